@@ -1,0 +1,62 @@
+"""What a batch of augmented images costs: evenkeel's batched augmentations next to kornia's.
+
+    python benchmarks/augment_cost.py
+
+Rounds go through all of them in turn, so that whatever else the machine does hits each alike. A median far above the
+fastest round means that the cores were shared with other work: two threads that wait for each other suffer most.
+Known before this was written: kornia 0.9's RandAugment draws ONE operation for the whole batch (verified), so it could
+not serve here at any speed; kornia's crop and flip took about 3 ms where one gather takes about 0.3 ms.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from evenkeel.data.augment import Augment, CropFlip, RandAugment
+
+ROUNDS, WARM_UP = 200, 20
+
+
+def own(augment: Augment, x: Tensor) -> Callable[[], Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return lambda: augment(x, generator)
+
+
+def kornias(x: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Kornia's nearest counterparts. They take floats, so turning bytes into floats is part of their time."""
+    try:
+        from kornia.augmentation import AugmentationSequential, RandomCrop, RandomHorizontalFlip  # noqa: PLC0415
+        from kornia.augmentation.auto import RandAugment as KorniaRandAugment  # noqa: PLC0415
+    except ImportError:
+        print("kornia is not installed: its rows are left out.")
+        return {}
+    crop_flip = AugmentationSequential(RandomCrop((32, 32), padding=4), RandomHorizontalFlip(p=0.5))
+    rand_augment = KorniaRandAugment(n=1, m=14)
+    return {
+        "kornia crop + flip": lambda: crop_flip(x.float() / 255),
+        "kornia RandAugment (one operation a batch)": lambda: rand_augment(x.float() / 255),
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    x = torch.randint(256, (64, 3, 32, 32), dtype=torch.uint8)
+    runs = {repr(augment): own(augment, x) for augment in (CropFlip(), RandAugment())} | kornias(x)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(WARM_UP + ROUNDS):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    print(f"{ROUNDS} rounds, {tuple(x.shape)} {x.dtype}, 2 threads")
+    print(f"{'milliseconds':<55}{'median':>8}{'fastest':>9}")
+    for name, seconds in times.items():
+        print(f"{name:<55}{1000 * median(seconds[WARM_UP:]):8.2f}{1000 * min(seconds):9.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Evenkeel: a classifier that learns from a stream and does not tilt toward whatever came last."""
+
+from evenkeel.adaptor import CBA
+from evenkeel.data.augment import AUGMENTS, CropFlip, PerSample, RandAugment
+from evenkeel.errors import (
+    CheckpointError,
+    DivergenceError,
+    EvenkeelError,
+    InputError,
+    MethodError,
+    SettingsError,
+)
+from evenkeel.learner import Learner
+from evenkeel.memory import Memory
+from evenkeel.methods import CLSER, ER, METHODS, RAR, DERpp, Method, cross_entropy
+from evenkeel.nets import NETS, Net, convnet, mlp, resnet18
+from evenkeel.types import Draw, StepRecord, View
+
+__all__ = [
+    "AUGMENTS",
+    "CBA",
+    "CLSER",
+    "ER",
+    "METHODS",
+    "NETS",
+    "RAR",
+    "CheckpointError",
+    "CropFlip",
+    "DERpp",
+    "DivergenceError",
+    "Draw",
+    "EvenkeelError",
+    "InputError",
+    "Learner",
+    "Memory",
+    "Method",
+    "MethodError",
+    "Net",
+    "PerSample",
+    "RandAugment",
+    "SettingsError",
+    "StepRecord",
+    "View",
+    "convnet",
+    "cross_entropy",
+    "mlp",
+    "resnet18",
+]

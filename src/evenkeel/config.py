@@ -1,0 +1,65 @@
+"""Settings are constructor arguments kept under the same name; text and recipes of a part derive from the signature."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evenkeel.errors import CheckpointError, SettingsError, nearest
+
+Recipe = dict[str, Any]  # {"name": key of a registry, "settings": {...}}: JSON, enough to build the part again
+Registry = Mapping[str, Callable[..., Any]]
+
+
+def settings(part: object) -> dict[str, Any]:
+    """The constructor arguments of `part`, as it keeps them."""
+    return {name: getattr(part, name) for name in inspect.signature(type(part)).parameters}
+
+
+def call_text(part: object) -> str:
+    """How one would write `part` in code."""
+    return f"{type(part).__name__}({', '.join(f'{name}={value!r}' for name, value in settings(part).items())})"
+
+
+def describe(part: object, registry: Registry) -> Recipe | None:
+    """The recipe of `part`, or None when it is, or holds, something that is not in the registry (a user's own)."""
+    try:
+        return _recipe(part, registry)
+    except LookupError:
+        return None
+
+
+def build(recipe: Recipe, registry: Registry) -> Any:
+    """The part that `recipe` describes."""
+    name = recipe["name"]
+    if name not in registry:
+        raise SettingsError(f"{name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
+    inner = {
+        key: build(value, registry) if isinstance(value, dict) else value for key, value in recipe["settings"].items()
+    }
+    return registry[name](**inner)
+
+
+def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) -> Any:
+    """A part of a checkpoint: the one given, or else the one its recipe describes."""
+    if given is not None:
+        return given
+    if recipe is None or "name" not in recipe:
+        kind = "your own" if recipe is None else f"your own class {recipe['class']}"
+        raise CheckpointError(f"The checkpoint's {name} is {kind}, which a file cannot hold. Pass {name}=...")
+    return build(recipe, registry)
+
+
+def _recipe(part: object, registry: Registry) -> Recipe:
+    for name, maker in registry.items():
+        if maker is type(part):
+            return {"name": name, "settings": {key: _plain(value, registry) for key, value in settings(part).items()}}
+    raise LookupError(type(part).__name__)
+
+
+def _plain(value: object, registry: Registry) -> Any:
+    """`value` as JSON can hold it; a part inside a part (the base of RAR) becomes a recipe."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item, registry) for item in value]
+    return _recipe(value, registry)

@@ -1,0 +1,47 @@
+"""What can go wrong, as sentences for the person who caused it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class EvenkeelError(Exception):
+    """Root of every error this library raises on purpose."""
+
+
+class InputError(EvenkeelError, ValueError):
+    """A batch cannot be used. The learner is as it was before the call."""
+
+
+class SettingsError(EvenkeelError, ValueError):
+    """A constructor argument, or a combination of them, makes no sense."""
+
+
+class CheckpointError(EvenkeelError, ValueError):
+    """A file is not a checkpoint this version can read, or does not fit what it is loaded into."""
+
+
+class DivergenceError(EvenkeelError, ArithmeticError):
+    """The loss is no longer a finite number. The weights are as they were before the step."""
+
+
+class MethodError(EvenkeelError):
+    """A method breaks the contract that the learner relies on."""
+
+
+def nearest(word: object, allowed: Iterable[object]) -> str:
+    """' Did you mean X?' for the allowed value closest to `word`, or nothing when none is close.
+
+    >>> nearest("resevoir", ["reservoir", "balanced"])
+    " Did you mean 'reservoir'?"
+    """
+    by_text = {str(value): value for value in allowed}
+    matches = get_close_matches(str(word), by_text, n=1)
+    return f" Did you mean {by_text[matches[0]]!r}?" if matches else ""
+
+
+def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise unless `value` is one of `allowed`."""
+    choices = list(allowed)
+    if value not in choices:
+        names = ", ".join(map(repr, choices))
+        raise SettingsError(f"{setting}={value!r} is not one of {names}.{nearest(value, choices)}")

@@ -1,0 +1,107 @@
+"""What a user hands in, made into tensors: checked first, converted once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenkeel.errors import InputError, SettingsError
+
+Moments = tuple[Sequence[float], Sequence[float]]  # mean and standard deviation, a number for each channel or feature
+
+
+class Intake:
+    """Checks batches against the shape and kind of the first one, and turns stored samples into network input.
+
+    uint8 images stay uint8 until they enter the network, where they are divided by 255; floats are taken as they are.
+    `normalize=(mean, std)` then subtracts and divides, along the first dimension of a sample.
+    """
+
+    def __init__(self, like: Tensor, normalize: Moments | None) -> None:
+        self.normalize = None if normalize is None else (tuple(normalize[0]), tuple(normalize[1]))
+        self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
+        self.dtype: torch.dtype | None = None
+        self._like = like  # a weight of the network: its dtype and device
+        if self.normalize is not None:
+            mean, std = self.normalize
+            if len(mean) != len(std) or not all(value > 0 for value in std):
+                raise SettingsError("normalize takes (mean, std): two sequences of one length, std above zero.")
+
+    def check(self, x: object) -> Tensor:
+        """`x` as a tensor fit to be stored, or an InputError. Changes nothing."""
+        batch = _as_tensor(x)
+        if batch.dim() < 2:
+            raise InputError(
+                f"x must be a batch, (samples, ...), but its shape is {tuple(batch.shape)}. "
+                "For a single sample give x[None]."
+            )
+        if batch.dtype != torch.uint8 and not batch.is_floating_point():
+            kind = str(batch.dtype).removeprefix("torch.")
+            raise InputError(f"x has dtype {kind}; give images as uint8 or features as floating-point numbers.")
+        if batch.is_floating_point():
+            batch = batch.to(self._like.dtype)
+        batch = batch.to(self._like.device)
+        if self.shape is not None and tuple(batch.shape[1:]) != self.shape:
+            raise InputError(f"Samples of this learner have shape {self.shape}, but these have {_sample(batch)}.")
+        if self.dtype is not None and batch.dtype != self.dtype:
+            known, given = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
+            raise InputError(f"This learner was given {known} before, and now {given}; keep to one of them.")
+        if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
+            bad = (~torch.isfinite(batch)).flatten(1).any(dim=1).nonzero().flatten().tolist()
+            raise InputError(f"x holds NaN or infinite values, in {len(bad)} sample(s), the first at index {bad[0]}.")
+        return batch
+
+    def fits(self, batch: Tensor, forward: Callable[[Tensor], Tensor]) -> None:
+        """Try the first batch on the network. `forward` must change nothing."""
+        if self.normalize is not None and len(self.normalize[0]) not in (1, batch.shape[1]):
+            raise InputError(
+                f"normalize has {len(self.normalize[0])} channels, but samples of shape {_sample(batch)} have "
+                f"{batch.shape[1]}.{_hint(batch)}"
+            )
+        try:
+            forward(self.to_network(batch[:1]))
+        except (RuntimeError, IndexError, ValueError) as error:
+            if isinstance(error, SettingsError):
+                raise
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"The network cannot take samples of shape {_sample(batch)}.{_hint(batch)} ({reason})"
+            ) from error
+
+    def accept(self, batch: Tensor) -> None:
+        """From now on samples look like these."""
+        self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
+
+    def to_network(self, batch: Tensor) -> Tensor:
+        scale = 255.0 if batch.dtype == torch.uint8 else 1.0
+        x = batch.to(self._like.dtype)
+        if self.normalize is None:
+            return x if scale == 1.0 else x / scale
+        sides = (1, -1, *[1] * (batch.dim() - 2))
+        mean, std = (self._like.new_tensor(values).view(sides) for values in self.normalize)
+        return (x - mean * scale) / (std * scale)
+
+
+def _as_tensor(x: object) -> Tensor:
+    if isinstance(x, Tensor):
+        return x.detach()
+    try:
+        array: np.ndarray[Any, Any] = np.asarray(x)
+    except ValueError as error:
+        raise InputError(f"x cannot be made into one array: {error}.") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"x must be an array or a tensor of numbers, but it is {type(x).__name__} of {array.dtype}.")
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)  # so that the message about dtypes names something torch has
+    return torch.from_numpy(np.array(array))  # a copy: the caller may reuse the array
+
+
+def _sample(batch: Tensor) -> tuple[int, ...]:
+    return tuple(batch.shape[1:])
+
+
+def _hint(batch: Tensor) -> str:
+    last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)
+    return " Images are (samples, channels, height, width): these look channels-last." if last else ""

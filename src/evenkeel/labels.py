@@ -1,0 +1,129 @@
+"""Which label stands at which output of the head."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest
+
+
+def as_labels(y: object) -> list[Hashable]:
+    """A batch of labels as plain Python objects."""
+    if isinstance(y, str | bytes) or not isinstance(y, Iterable):
+        raise InputError(f"y must be a sequence with one label for each sample, but it is the single value {y!r}.")
+    if isinstance(y, Tensor | np.ndarray):
+        if y.ndim != 1:
+            raise InputError(f"y must have one dimension (one label for each sample), but its shape is {_shape(y)}.")
+        labels: list[Any] = y.tolist()
+    else:
+        labels = [item.item() if isinstance(item, np.generic | Tensor) else item for item in y]
+    for label in labels:
+        try:
+            hash(label)
+        except TypeError:
+            raise InputError(f"The label {label!r} is not hashable; use a string, a number or a tuple.") from None
+        if label != label:  # noqa: PLR0124 - NaN is the one value that differs from itself
+            raise InputError("A label is NaN, which equals nothing, itself included, and so cannot name a class.")
+    return labels
+
+
+def _shape(value: Tensor | np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return tuple(value.shape)
+
+
+class LabelMap:
+    """Labels to outputs: in order of arrival, or fixed beforehand.
+
+    >>> labels = LabelMap()
+    >>> labels.add(labels.unknown(["cat", "dog", "cat"]))
+    >>> labels.outputs(["dog", "cat"])
+    tensor([1, 0])
+    """
+
+    def __init__(self, fixed: Sequence[Hashable] | None = None) -> None:
+        self.fixed = fixed is not None
+        self.names: list[Hashable] = [] if fixed is None else as_labels(fixed)
+        self._output = {name: output for output, name in enumerate(self.names)}
+        if len(self._output) < len(self.names):
+            raise SettingsError("classes names a label twice; each label has one output.")
+
+    def unknown(self, labels: Sequence[Hashable]) -> list[Hashable]:
+        """Labels that have no output yet, in order of arrival. With fixed classes there must be none."""
+        new = [label for label in dict.fromkeys(labels) if label not in self._output]
+        if new and self.fixed:
+            raise InputError(
+                f"The label {new[0]!r} is not one of the {len(self.names)} classes given at the start"
+                f" ({_some(self.names)}).{nearest(new[0], self.names)}"
+            )
+        return new
+
+    def add(self, new: Iterable[Hashable]) -> None:
+        for label in new:
+            self._output[label] = len(self.names)
+            self.names.append(label)
+
+    def outputs(self, labels: Sequence[Hashable]) -> Tensor:
+        return torch.tensor([self._output[label] for label in labels], dtype=torch.int64)
+
+    def named(self, outputs: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
+        """The labels at `outputs`: an array of integers or of strings where all labels are that, else of objects."""
+        if all(type(name) is int for name in self.names):
+            table = np.array(self.names)
+        elif all(type(name) is str for name in self.names):
+            table = np.array(self.names, dtype=np.str_)
+        else:
+            table = np.empty(len(self.names), dtype=object)
+            table[:] = self.names
+        named: np.ndarray[Any, np.dtype[Any]] = table[outputs.cpu().numpy()]
+        return named
+
+    def state(self) -> dict[str, Any]:
+        return {"fixed": self.fixed, "names": [_encode(name) for name in self.names]}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], given: Sequence[Hashable] | None = None) -> "LabelMap":
+        """`given` replaces the labels of the file: needed where JSON could not hold them."""
+        names = [_decode(name) for name in state["names"]] if given is None else as_labels(given)
+        opaque = [name.text for name in names if isinstance(name, _Opaque)]
+        if opaque:
+            raise CheckpointError(
+                f"The checkpoint's labels are objects that a file cannot hold ({_some(opaque)}). "
+                f"Pass labels=[...], all {len(names)} of them in the order of learner.classes."
+            )
+        if len(names) != len(state["names"]):
+            raise CheckpointError(f"labels has {len(names)} entries, but the checkpoint {len(state['names'])} labels.")
+        made = cls()
+        made.add(names)
+        made.fixed = bool(state["fixed"])
+        return made
+
+
+def _some(names: Sequence[object]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+class _Opaque:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _encode(name: Hashable) -> Any:
+    """Text, numbers, None and tuples of them as JSON; of anything else only what it looks like."""
+    if name is None or type(name) in (bool, int, float, str):
+        return name
+    if type(name) is tuple:
+        items = [_encode(item) for item in name]
+        if not any(isinstance(item, dict) and "object" in item for item in items):
+            return {"tuple": items}
+    return {"object": repr(name)}
+
+
+def _decode(value: Any) -> Hashable:
+    if not isinstance(value, dict):
+        return str(value) if isinstance(value, str) else value
+    if "tuple" in value:
+        return tuple(_decode(item) for item in value["tuple"])
+    return _Opaque(value["object"])

@@ -1,0 +1,286 @@
+"""The learner owns the step: it draws, forwards, corrects, steps and stores; the method says what to minimise."""
+
+import os
+from collections.abc import Hashable, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from evenkeel import checkpoint
+from evenkeel.adaptor import CBA
+from evenkeel.config import describe, rebuild, settings
+from evenkeel.data.augment import AUGMENTS, Augment
+from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of
+from evenkeel.inputs import Intake, Moments
+from evenkeel.labels import LabelMap, as_labels
+from evenkeel.memory import Memory, hash_keys
+from evenkeel.methods import METHODS, Method
+from evenkeel.nets import NETS, Net, evaluating
+from evenkeel.optimizers import MakeOptimizer, make_optimizer, make_optimizer_again, optimizer_facts
+from evenkeel.rng import Streams, next_seed
+from evenkeel.step import Step
+from evenkeel.types import StepRecord
+
+STATISTICS = ("all", "replay")
+PREDICT_BATCH = 512
+
+
+class Learner:
+    """A classifier that learns from a stream, batch by batch, and can be asked at any moment.
+
+    net: any `Net`. method: what to minimise. adaptor: `CBA()` or None. memory: samples, bytes ("8MB") or a `Memory`.
+    replay: samples in a memory draw. optimizer: made over `net.parameters()`, or a function that makes one. augment:
+    applied to every training view. normalize: (mean, std) by channel. classes: fix the labels and their outputs; else
+    they take outputs in order of arrival and the head grows. statistics: whose batches move batch norm's running
+    statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
+
+    >>> from evenkeel.nets import mlp
+    >>> from evenkeel.methods import ER
+    >>> learner = Learner(mlp(features=4, classes=2), ER(), memory=10)
+    >>> record = learner.learn(torch.ones(2, 4), ["cat", "dog"])
+    >>> learner.classes, record.stored, learner.predict(torch.ones(1, 4)).shape
+    (['cat', 'dog'], 2, (1,))
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        method: Method,
+        *,
+        adaptor: CBA | None = None,
+        memory: int | str | Memory = 500,
+        replay: int = 32,
+        optimizer: Optimizer | MakeOptimizer | None = None,
+        augment: Augment | None = None,
+        normalize: Moments | None = None,
+        classes: Sequence[Hashable] | None = None,
+        statistics: str = "all",
+        seed: int = 0,
+    ) -> None:
+        one_of("statistics", statistics, STATISTICS)
+        if not isinstance(net, Net):
+            raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
+        if not isinstance(method, Method):
+            raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
+        if replay < 1:
+            raise SettingsError(f"replay={replay}: a memory draw has at least one sample.")
+        self.net = net.train()
+        self.method = method
+        self.adaptor = adaptor
+        self.memory = memory if isinstance(memory, Memory) else Memory(memory)
+        self.replay = replay
+        self.optimizer = make_optimizer(optimizer, net)
+        self.augment = augment
+        self.statistics = statistics
+        self.seed = seed
+        self.step = 0  # calls of `learn`
+        self.labels = LabelMap(classes)
+        if len(self.labels.names) > net.outputs:
+            raise SettingsError(
+                f"classes names {len(self.labels.names)} labels, but the head has {net.outputs} outputs."
+            )
+        weight = next(net.head.parameters())
+        self._intake = Intake(weight, normalize)
+        self._streams = Streams(seed)
+        if adaptor is not None:
+            adaptor.attach(net.outputs, self.optimizer, seed, weight)
+        method.prepare(net, self._streams["method"])
+        self._step = Step(
+            net=net,
+            method=method,
+            adaptor=adaptor,
+            memory=self.memory,
+            optimizer=self.optimizer,
+            augment=augment,
+            intake=self._intake,
+            streams=self._streams,
+            replay=replay,
+            statistics=statistics,
+        )
+
+    @property
+    def classes(self) -> list[Hashable]:
+        """The labels known so far, in the order of the head's outputs."""
+        return list(self.labels.names)
+
+    # Learning
+
+    def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
+        """Learn one batch. `key`: what `forget` finds the samples by later, one for each or one for all."""
+        batch, labels = self._intake.check(x), as_labels(y)
+        if len(batch) == 0:
+            raise InputError("The batch is empty.")
+        if len(batch) != len(labels):
+            raise InputError(f"x has {len(batch)} samples but y has {len(labels)} labels.")
+        keys = hash_keys(key, len(batch)).to(batch.device)
+        new = self.labels.unknown(labels)
+        if self._intake.shape is None:
+            self._intake.fits(batch, self._classify)
+            self._intake.accept(batch)
+        if len(self.labels.names) + len(new) > self.net.outputs:
+            self._grow(len(self.labels.names) + len(new))
+        self.labels.add(new)
+        outputs = self.labels.outputs(labels).to(batch.device)
+
+        outcomes = [self._step(batch, outputs) for _ in range(self.method.repeats)]
+        remembered = self.method.remember(outcomes[0].new)  # as it was before any step had seen these samples
+        columns = {name: column.detach() for name, column in remembered.items()}
+        self.memory.insert({"x": batch, "y": outputs, "key": keys, **columns}, self._streams["memory"])
+        self.step += 1
+        outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
+        return StepRecord(
+            step=self.step,
+            samples=len(batch),
+            updates=len(outcomes),
+            loss=fmean(outcome.loss for outcome in outcomes),
+            outer_loss=fmean(outer) if outer else None,
+            replayed=sum(outcome.replayed for outcome in outcomes),
+            stored=len(self.memory),
+            seen=self.memory.seen,
+            classes=len(self.labels.names),
+        )
+
+    def boundary(self) -> None:
+        """Tell the learner that a task ended. Optional: only some methods and settings use it."""
+        self.method.boundary(self.net, self.memory)
+        if self.adaptor is not None:
+            self.adaptor.boundary()
+
+    def forget(self, key: Hashable) -> int:
+        """Remove from memory all samples learned with this key; returns how many there were.
+
+        What the weights learned from them stays; nothing here can undo that.
+        """
+        return self.memory.remove(key)
+
+    def _grow(self, outputs: int) -> None:
+        """New outputs: in the head, in every net the method holds, in the adaptor and in stored logits."""
+        seed = next_seed(self._streams["grow"])
+        head = next(self.net.head.parameters())
+        new = self.net.grow(outputs, seed)
+        for group in self.optimizer.param_groups:
+            if any(weight is head for weight in group["params"]):
+                group["params"].extend(new)
+        for part in self.method.modules():
+            if isinstance(part, Net):
+                part.grow(outputs, seed)
+        for name in self.method.logit_columns:
+            self.memory.widen(name, outputs)
+        if self.adaptor is not None:
+            self.adaptor.grow(outputs)
+
+    # Asking
+
+    def logits(self, x: object) -> Tensor:
+        """(n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
+        batch = self._intake.check(x)
+        if self._intake.shape is None and len(batch):
+            self._intake.fits(batch, self._classify)
+        parts = [self._classify(self._intake.to_network(part)) for part in batch.split(PREDICT_BATCH)]
+        return torch.cat(parts)
+
+    def predict_proba(self, x: object) -> NDArray[np.float64]:
+        """(n, classes) probabilities, in the order of `classes`."""
+        scores = self._labelled(x)
+        return scores.double().softmax(dim=1).cpu().numpy()
+
+    def predict(self, x: object) -> NDArray[Any]:
+        """The most likely label of each sample, among the labels known. Changes nothing; the adaptor is not used."""
+        return self.labels.named(self._labelled(x).argmax(dim=1))
+
+    def _labelled(self, x: object) -> Tensor:
+        if not self.labels.names:
+            raise InputError("Nothing was learned yet, so there is no label to predict.")
+        return self.logits(x)[:, : len(self.labels.names)]
+
+    def _classify(self, x: Tensor) -> Tensor:
+        with evaluating(self.net), torch.inference_mode():
+            return self.method.classify(self.net, self.memory, x)
+
+    # Stopping and going on
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, so that `load` goes on bit for bit. Safe to be killed at any moment."""
+        facts = {
+            "net": self.net.recipe,
+            "growth": self.net.growth,
+            "frozen": [name for name, weight in self.net.named_parameters() if not weight.requires_grad],
+            "evaluating": [name for name, part in self.net.named_modules() if not part.training],
+            "method": describe(self.method, METHODS) or {"class": type(self.method).__name__},
+            "adaptor": None if self.adaptor is None else settings(self.adaptor),
+            "memory": settings(self.memory),
+            "optimizer": optimizer_facts(self.optimizer, self.net),
+            "augment": self.augment and (describe(self.augment, AUGMENTS) or {"class": type(self.augment).__name__}),
+            "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
+            "normalize": self._intake.normalize,
+            "sample": {"shape": self._intake.shape, "uint8": self._intake.dtype == torch.uint8},
+            "labels": self.labels.state(),
+            "step": self.step,
+        }
+        tensors = {
+            "net": self.net.state_dict(),
+            "method": self.method.state_dict(),
+            "adaptor": None if self.adaptor is None else self.adaptor.state_dict(),
+            "memory": self.memory.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "streams": self._streams.state_dict(),
+        }
+        checkpoint.write(path, facts, tensors)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        net: Net | None = None,
+        method: Method | None = None,
+        optimizer: Optimizer | MakeOptimizer | None = None,
+        augment: Augment | None = None,
+        labels: Sequence[Hashable] | None = None,
+    ) -> "Learner":
+        """The learner of a checkpoint, to go on bit for bit on the same kind of machine and number of threads.
+
+        Parts of this library are built again from the file. What is your own code must be given anew, as it was at the
+        start: `net`, `method`, `optimizer` (a function of parameters), `augment`, and `labels` of odd types.
+        """
+        facts, tensors = checkpoint.read(path)
+        net = rebuild(facts["net"], net, NETS, "net")
+        for outputs in facts["growth"]:
+            if outputs > net.outputs:
+                net.grow(outputs, seed=0)
+        learner = cls(
+            net,
+            rebuild(facts["method"], method, METHODS, "method"),
+            adaptor=None if facts["adaptor"] is None else CBA(**facts["adaptor"]),
+            memory=Memory(**facts["memory"]),
+            optimizer=make_optimizer_again(facts["optimizer"], optimizer, net),
+            augment=facts["augment"] and rebuild(facts["augment"], augment, AUGMENTS, "augment"),
+            normalize=facts["normalize"],
+            **facts["settings"],
+        )
+        learner.labels = LabelMap.from_state(facts["labels"], labels)
+        learner.step = facts["step"]
+        if facts["sample"]["shape"] is not None:
+            learner._intake.shape = tuple(facts["sample"]["shape"])
+            learner._intake.dtype = torch.uint8 if facts["sample"]["uint8"] else next(net.head.parameters()).dtype
+        for name, weight in net.named_parameters():
+            weight.requires_grad_(name not in facts["frozen"])
+        for name, part in net.named_modules():
+            part.training = name not in facts["evaluating"]
+        try:
+            net.load_state_dict(tensors["net"])
+            learner.method.load_state_dict(tensors["method"])
+            learner.optimizer.load_state_dict(tensors["optimizer"])
+            learner.memory.load_state_dict(tensors["memory"])
+            learner._streams.load_state_dict(tensors["streams"])
+            if learner.adaptor is not None:
+                learner.adaptor.load_state_dict(tensors["adaptor"])
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().replace("\n\t", " ")
+            raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error
+        return learner

@@ -1,0 +1,230 @@
+"""The memory: columns of tensors, a policy that says which samples stay, draws without replacement.
+
+Every sample is given a random priority when it arrives, and the memory keeps the highest. That is an exact reservoir:
+each set of `capacity` samples of the stream is equally likely, however the stream is cut into batches. The highest
+priority ever turned away is kept as a bar that later samples must pass, so it stays exact after samples were removed.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenkeel.config import call_text
+from evenkeel.errors import InputError, SettingsError, one_of
+
+POLICIES = ("reservoir", "balanced")
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+class Memory:
+    """A bounded store of samples.
+
+    `capacity` is a number of samples or an amount of bytes ("8MB"). `policy`: "reservoir" keeps a uniform sample of the
+    stream; "balanced" gives every class an equal share (what a rare class cannot fill goes to the others) and keeps a
+    uniform sample of each class.
+
+    >>> memory = Memory(2)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> memory.insert({"x": torch.arange(5.), "y": torch.tensor([0, 0, 1, 1, 1])}, generator)
+    >>> len(memory), memory.seen, memory.draw(10, generator)["x"].shape
+    (2, 5, torch.Size([2]))
+    """
+
+    def __init__(self, capacity: int | str, *, policy: str = "reservoir") -> None:
+        one_of("policy", policy, POLICIES)
+        self.capacity = capacity
+        self.policy = policy
+        self._bytes = parse_bytes(capacity) if isinstance(capacity, str) else None
+        if isinstance(capacity, bool) or (isinstance(capacity, int) and capacity < 1):
+            raise SettingsError(f"capacity={capacity!r}: a memory holds at least one sample.")
+        self.slots = capacity if isinstance(capacity, int) else 0  # of a memory in bytes: known with the first sample
+        self.seen = 0
+        self._filled = 0
+        self._columns: dict[str, Tensor] = {}
+        self._bars = torch.full((1,), -1.0, dtype=torch.float64)  # (groups,) highest priority turned away
+
+    def __repr__(self) -> str:
+        return call_text(self)
+
+    def __len__(self) -> int:
+        return self._filled
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, filled or not."""
+        return sum(column.nbytes for column in self._columns.values())
+
+    def column(self, name: str) -> Tensor:
+        """(len(self), ...) a view of what is stored under `name`."""
+        return self._columns[name][: self._filled]
+
+    def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
+        """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, what `remove` finds."""
+        y = rows["y"]
+        priority = torch.rand(len(y), dtype=torch.float64, generator=generator)
+        offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority.to(y.device)}
+        if not self._columns:
+            self._allocate(offered)
+        self.seen += len(y)
+        group = self._group(y)
+        self._widen_bars(group)
+        fresh = (offered["priority"] > self._bars.to(y.device)[group]).nonzero().flatten()
+        wanted = self._filled + len(fresh)
+        slots = torch.arange(self._filled, wanted, device=y.device)
+        if wanted > self.slots:
+            pool_priority = torch.cat([self.column("priority"), offered["priority"][fresh]])
+            pool_group = torch.cat([self._group(self.column("y")), group[fresh]])
+            stays = torch.ones(wanted, dtype=torch.bool, device=y.device)
+            stays[self._turn_away(pool_group, pool_priority, wanted - self.slots)] = False
+            fresh = fresh[stays[self._filled :]]
+            holes = (~stays[: self._filled]).nonzero().flatten()
+            slots = torch.cat([holes, torch.arange(self._filled, self.slots, device=y.device)])
+        for name, column in self._columns.items():
+            column[slots] = offered[name][fresh]
+        self._filled = min(self.slots, wanted)
+
+    def draw(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """`count` different rows, uniformly; all of them, in random order, when there are fewer."""
+        picked = sample_without_replacement(self._filled, count, generator)
+        return {
+            name: column[picked.to(column.device)]
+            for name, column in self._columns.items()
+            if name not in ("key", "priority")
+        }
+
+    def remove(self, key: object) -> int:
+        """Delete every sample stored under `key`; returns how many there were. Their bytes are overwritten."""
+        if not self._columns:
+            return 0
+        gone = self.column("key") == hash_key(key)
+        self._delete(gone.nonzero().flatten())
+        return int(gone.sum())
+
+    def widen(self, name: str, width: int) -> None:
+        """Give a column of logits more outputs. For a class unknown at its time, a sample has its lowest logit then."""
+        if name not in self._columns:
+            return
+        old = self._columns[name]
+        new = old.new_zeros(self.slots, width)
+        new[: self._filled, : old.shape[1]] = old[: self._filled]
+        new[: self._filled, old.shape[1] :] = old[: self._filled].min(dim=1, keepdim=True).values
+        self._columns[name] = new
+        if self._bytes is not None:
+            self._shrink(max(1, self._bytes // self._row_bytes()))
+
+    def state_dict(self) -> dict[str, Any]:
+        columns = {name: self.column(name).clone() for name in self._columns}
+        return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        columns: Mapping[str, Tensor] = state["columns"]
+        self.seen, self.slots, self._bars = int(state["seen"]), int(state["slots"]), state["bars"].clone()
+        self._filled = len(columns["y"]) if columns else 0
+        self._columns = {name: self._empty(column) for name, column in columns.items()}
+        for name, column in columns.items():
+            self._columns[name][: self._filled] = column
+
+    def _allocate(self, rows: Mapping[str, Tensor]) -> None:
+        if self._bytes is not None:
+            row = sum(column[:1].nbytes for column in rows.values())
+            self.slots = self._bytes // row
+            if not self.slots:
+                raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {row:,} bytes.")
+        self._columns = {name: self._empty(column) for name, column in rows.items()}
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_empty((self.slots, *like.shape[1:]))
+
+    def _row_bytes(self) -> int:
+        return self.nbytes // self.slots
+
+    def _group(self, y: Tensor) -> Tensor:
+        """The competition a row takes part in: all rows are in one, or each class in its own."""
+        return y if self.policy == "balanced" else torch.zeros_like(y)
+
+    def _widen_bars(self, group: Tensor) -> None:
+        missing = int(group.max()) + 1 - len(self._bars)
+        if missing > 0:
+            self._bars = torch.cat([self._bars, torch.full((missing,), -1.0, dtype=torch.float64)])
+
+    def _turn_away(self, group: Tensor, priority: Tensor, count: int) -> Tensor:
+        """(count,) the rows that must go; raises the bars accordingly."""
+        if self.policy == "reservoir":
+            out = priority.topk(count, largest=False).indices
+        else:
+            # Every class in turn gives its best, second best, ... row; those that come last go.
+            by_priority = priority.argsort(descending=True)
+            by_class = by_priority[group[by_priority].argsort(stable=True)]
+            first = torch.searchsorted(group[by_class], group[by_class])
+            rank = torch.empty_like(group)
+            rank[by_class] = torch.arange(len(group), device=group.device) - first
+            out = by_priority[rank[by_priority].argsort(stable=True)][-count:]
+        self._bars.scatter_reduce_(0, group[out].cpu(), priority[out].cpu(), "amax")
+        return out
+
+    def _delete(self, gone: Tensor) -> None:
+        """Fill the holes from the end, so that no second copy of the columns is ever made."""
+        kept = self._filled - len(gone)
+        stays = torch.ones(self._filled, dtype=torch.bool, device=gone.device)
+        stays[gone] = False
+        holes, movers = gone[gone < kept], stays[kept:].nonzero().flatten() + kept
+        for column in self._columns.values():
+            column[holes] = column[movers]
+            column[kept : self._filled] = 0
+        self._filled = kept
+
+    def _shrink(self, slots: int) -> None:
+        if slots < self._filled:
+            group, priority = self._group(self.column("y")), self.column("priority")
+            self._delete(self._turn_away(group, priority, self._filled - slots).sort().values)
+        if slots < self.slots:
+            self._columns = {name: column[:slots].clone() for name, column in self._columns.items()}
+            self.slots = slots
+
+
+def sample_without_replacement(population: int, count: int, generator: torch.Generator) -> Tensor:
+    """(min(count, population),) different numbers below `population`, in random order."""
+    if population <= 50 * count:
+        return torch.randperm(population, generator=generator)[:count]
+    # Much larger than the sample: draw until enough are different, instead of shuffling the whole population.
+    chosen: dict[int, None] = {}
+    while len(chosen) < count:
+        chosen.update(dict.fromkeys(torch.randint(population, (count,), generator=generator).tolist()))
+    return torch.tensor(list(chosen)[:count], dtype=torch.int64)
+
+
+def hash_key(key: object) -> int:
+    """A key as a 64-bit number: the memory need not hold a user's name to forget that user's data."""
+    if isinstance(key, np.generic | Tensor):
+        key = key.item()  # so that 7 is one key as a Python, numpy or torch number
+    digest = hashlib.blake2b(f"{type(key).__name__}:{key!r}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) or 1  # 0 marks a sample without a key
+
+
+def hash_keys(key: object, samples: int) -> Tensor:
+    """(samples,) a list, array or tensor holds a key for each sample; anything else is the key of all of them."""
+    if key is None:
+        return torch.zeros(samples, dtype=torch.int64)
+    if not isinstance(key, list | np.ndarray | Tensor):
+        return torch.full((samples,), hash_key(key))
+    if len(key) != samples:
+        raise InputError(f"key has {len(key)} entries, but x has {samples} samples.")
+    return torch.tensor([hash_key(one) for one in key])
+
+
+def parse_bytes(text: str) -> int:
+    """
+    >>> parse_bytes("8MB"), parse_bytes("1.5 KiB")
+    (8000000, 1536)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise SettingsError(
+            f"capacity={text!r} is neither a number of samples nor an amount of bytes such as '8MB' or '512KiB'."
+        )
+    return int(float(match[1]) * _UNITS[match[2].upper()])

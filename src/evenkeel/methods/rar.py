@@ -1,0 +1,61 @@
+"""Repeated Augmented Rehearsal."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from evenkeel.errors import SettingsError
+from evenkeel.memory import Memory
+from evenkeel.methods.base import Method
+from evenkeel.methods.er import ER
+from evenkeel.nets import Net
+from evenkeel.types import Draw, View
+
+
+class RAR(Method):
+    """Repeated Augmented Rehearsal (Zhang et al. 2022), around any base: `repeats` steps for each incoming batch.
+
+    The learner augments the incoming batch and draws memory anew for every repeat, and stores each sample once. The
+    augmentation is the learner's; the paper's is `RandAugment()`. (Not Retrospective Adversarial Replay, which goes by
+    the same letters in other libraries.)
+
+    >>> RAR(ER(), repeats=5)
+    RAR(base=ER(joint_forward=False), repeats=5)
+    """
+
+    def __init__(self, base: Method | None = None, *, repeats: int = 10) -> None:
+        super().__init__()
+        if repeats < 1:
+            raise SettingsError(f"repeats={repeats}: a batch is learned at least once.")
+        self.base = ER() if base is None else base
+        if self.base.repeats != 1:
+            raise SettingsError(f"base={self.base!r} already repeats; wrap its own base instead.")
+        self.repeats = repeats
+        self.draws = self.base.draws
+        self.joint_forward = self.base.joint_forward
+        self.logit_columns = self.base.logit_columns
+
+    def prepare(self, net: Net, generator: torch.Generator) -> None:
+        self.base.prepare(net, generator)
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return self.base.loss(new, old)
+
+    def query_loss(self, old: Sequence[View]) -> Tensor:
+        return self.base.query_loss(old)
+
+    def recall(self, draw: Draw) -> Mapping[str, Tensor]:
+        return self.base.recall(draw)
+
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return self.base.remember(new)
+
+    def after_step(self, net: Net) -> None:
+        self.base.after_step(net)
+
+    def boundary(self, net: Net, memory: Memory) -> None:
+        self.base.boundary(net, memory)
+
+    def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
+        return self.base.classify(net, memory, x)

@@ -1,0 +1,129 @@
+"""One update: forward the new batch and memory draws, train the adaptor where due, step the network."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from evenkeel.adaptor import CBA
+from evenkeel.data.augment import Augment
+from evenkeel.errors import DivergenceError
+from evenkeel.inputs import Intake
+from evenkeel.memory import Memory
+from evenkeel.methods import Method
+from evenkeel.nets import Net, running_statistics, scratch_buffers
+from evenkeel.rng import Streams, global_seed, next_seed
+from evenkeel.types import Draw, View
+
+
+@dataclass(frozen=True)
+class Outcome:
+    new: View  # the incoming batch as it was seen in this update, before the optimizer's step
+    loss: float
+    outer_loss: float | None
+    replayed: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """The parts that take part in an update. Call it with a batch and its outputs."""
+
+    net: Net
+    method: Method
+    adaptor: CBA | None
+    memory: Memory
+    optimizer: Optimizer
+    augment: Augment | None
+    intake: Intake
+    streams: Streams
+    replay: int
+    statistics: str
+
+    def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
+        before = [buffer.clone() for buffer in self.net.buffers()]
+        try:
+            with global_seed(next_seed(self.streams["net"]), batch.device):
+                return self._update(batch, y)
+        except DivergenceError:
+            for buffer, value in zip(self.net.buffers(), before, strict=True):
+                buffer.copy_(value)
+            raise
+
+    def _update(self, batch: Tensor, y: Tensor) -> Outcome:
+        augment = self.streams["augment"]
+        draws = [Draw(self._view_of(batch, augment), y)]
+        for _ in range(self.method.draws if len(self.memory) else 0):
+            draws.append(self._draw(self.streams["draw"], augment))
+        groups = self._forward(draws)
+        for view in groups:
+            _require_finite(view.logits, "A logit")
+
+        outer_loss, jointly, query = None, False, list[View]()
+        if self.adaptor is not None:
+            due = self.adaptor.due(y, self.memory)
+            jointly = due and self.adaptor.joint
+            if due and self.adaptor.uses_query:
+                query = self._query(with_gradient=jointly)
+            if due and not jointly:
+                outer_loss = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
+            groups = [replace(view, adapted=self.adaptor.correct(view.logits, learning=jointly)) for view in groups]
+
+        new, *old = groups
+        loss = self.method.loss(new, old)
+        if jointly and query:
+            loss = loss + self.method.query_loss(query)
+        _require_finite(loss, "The loss")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        if self.adaptor is not None:
+            self.adaptor.after_step(learned=jointly)
+        self.method.after_step(self.net)
+        return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old))
+
+    def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
+        return self.intake.to_network(batch if self.augment is None else self.augment(batch, generator))
+
+    def _draw(self, draw: torch.Generator, augment: torch.Generator) -> Draw:
+        columns = self.memory.draw(self.replay, draw)
+        group = Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
+        with torch.no_grad():
+            recalled = self.method.recall(group)
+        return replace(group, stored={**group.stored, **recalled})
+
+    def _query(self, *, with_gradient: bool) -> list[View]:
+        """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""
+        generator = self.streams["query"]
+        with global_seed(next_seed(generator)), scratch_buffers(self.net), torch.set_grad_enabled(with_gradient):
+            return [self._joint(self._draw(generator, generator))[0] for _ in range(max(1, self.method.draws))]
+
+    def _forward(self, draws: Sequence[Draw]) -> list[View]:
+        """New first, then old, each with batch statistics of its own, unless the method wants them as one."""
+        if self.method.joint_forward:
+            return self._joint(*draws)
+        with scratch_buffers(self.net) if self.statistics == "replay" else nullcontext():
+            views = self._joint(draws[0])
+        for draw in draws[1:]:
+            views += self._joint(draw)
+        return views
+
+    def _joint(self, *draws: Draw) -> list[View]:
+        """One forward of all the draws, cut up again. Without an adaptor `adapted` is `logits` itself."""
+        sizes = [len(draw.y) for draw in draws]
+        x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
+        with running_statistics(self.net) if len(x) == 1 else nullcontext():
+            features = self.net.features(x)
+        logits: Tensor = self.net.head(features)
+        parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
+        return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
+
+
+def _require_finite(value: Tensor, name: str) -> None:
+    if not bool(torch.isfinite(value).all()):
+        raise DivergenceError(
+            f"{name} is no longer a finite number. The network is as it was before this step; a lower learning rate "
+            "or normalised inputs may help."
+        )

@@ -1,0 +1,42 @@
+"""The named, frozen shapes that travel between memory, network, method and adaptor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A group of samples on its way into the network: augmented, normalised, not yet forwarded."""
+
+    x: Tensor  # (n, ...) network input
+    y: Tensor  # (n,) int64 outputs
+    stored: Mapping[str, Tensor] = field(default_factory=dict)  # columns of `remember` and `recall`, each (n, ...)
+
+
+@dataclass(frozen=True)
+class View:
+    """A group of samples as the network sees it. Without an adaptor `adapted` is `logits`, the same tensor."""
+
+    x: Tensor  # (n, ...) network input
+    y: Tensor  # (n,) int64 outputs
+    stored: Mapping[str, Tensor]  # columns of `remember` and `recall`, each (n, ...)
+    features: Tensor  # (n, features) what the head was given
+    logits: Tensor  # (n, outputs) of the plain head
+    adapted: Tensor  # (n, outputs) what the adaptor made of them
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What happened in one call of `Learner.learn`."""
+
+    step: int  # calls of `learn` so far, this one included
+    samples: int  # in the incoming batch
+    updates: int  # optimizer steps made (the method's repeats)
+    loss: float  # mean of the training loss over these updates
+    outer_loss: float | None  # mean loss of the adaptor's outer steps; None when there was none
+    replayed: int  # samples drawn from memory for training, over all updates
+    stored: int  # samples in memory afterwards
+    seen: int  # samples offered to memory since the beginning
+    classes: int  # labels known afterwards
