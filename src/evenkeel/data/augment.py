@@ -52,8 +52,8 @@ class CropFlip:
 class RandAugment:
     """Random crop, then `operations` draws from torchvision's fourteen RandAugment operations, each for each sample.
 
-    Lists, magnitudes and pixel arithmetic are those of torchvision's RandAugment on Pillow images. There is no flip: in
-    the transform this follows (CBA's repository), RandAugment stands in its place.
+    Magnitudes and results are those of torchvision on Pillow images, bit for bit. There is no flip: in the transform
+    this follows (CBA's repository), RandAugment stands in its place.
 
     >>> x = torch.full((2, 3, 8, 8), 7, dtype=torch.uint8)
     >>> augment = RandAugment()
@@ -101,7 +101,7 @@ class RandAugment:
         still, warped, *toned = torch.split(x.index_select(0, order.to(x.device)), sizes)
         _, kinds, *_ = torch.split(drawn - 1, sizes)
         _, bends, *_ = torch.split(level, sizes)
-        _, _, *amounts = torch.split(level.to(x.device, torch.float32).view(-1, 1, 1, 1), sizes)
+        _, _, *amounts = torch.split(level.float().to(x.device).view(-1, 1, 1, 1), sizes)
 
         parts = [still, _warp(warped, F.one_hot(kinds, len(_WARPS)) * bends[:, None])]
         for tone, part, amount in zip(_TONES.values(), toned, amounts, strict=True):
@@ -261,7 +261,7 @@ def _solarize(x: Tensor, threshold: Tensor) -> Tensor:
 
 def _look_up(x: Tensor, table: Tensor) -> Tensor:
     """Pixel values replaced by those that `table` (n, channels, 256) has for them."""
-    return table.to(x.device, torch.uint8).gather(2, x.flatten(2).long()).view(x.shape)
+    return table.to(torch.uint8).to(x.device).gather(2, x.flatten(2).long()).view(x.shape)
 
 
 def _auto_contrast(x: Tensor, _level: Tensor) -> Tensor:
