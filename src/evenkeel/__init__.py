@@ -1,7 +1,9 @@
 """Evenkeel: a classifier that learns from a stream and does not tilt toward whatever came last."""
 
 from evenkeel.adaptor import CBA
+from evenkeel.checks import check_method
 from evenkeel.data.augment import AUGMENTS, CropFlip, PerSample, RandAugment
+from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.errors import (
     CheckpointError,
     DivergenceError,
@@ -12,7 +14,7 @@ from evenkeel.errors import (
 )
 from evenkeel.learner import Learner
 from evenkeel.memory import Memory
-from evenkeel.methods import CLSER, ER, METHODS, RAR, DERpp, Method, cross_entropy
+from evenkeel.methods import CLSER, ER, ERACE, METHODS, RAR, SSIL, DERpp, Method, cross_entropy
 from evenkeel.nets import NETS, Net, convnet, mlp, resnet18
 from evenkeel.types import Draw, StepRecord, View
 
@@ -21,9 +23,12 @@ __all__ = [
     "CBA",
     "CLSER",
     "ER",
+    "ERACE",
     "METHODS",
     "NETS",
     "RAR",
+    "SCENARIOS",
+    "SSIL",
     "CheckpointError",
     "CropFlip",
     "DERpp",
@@ -41,6 +46,7 @@ __all__ = [
     "SettingsError",
     "StepRecord",
     "View",
+    "check_method",
     "convnet",
     "cross_entropy",
     "mlp",

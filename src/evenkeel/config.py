@@ -12,7 +12,9 @@ Registry = Mapping[str, Callable[..., Any]]
 
 def settings(part: object) -> dict[str, Any]:
     """The constructor arguments of `part`, as it keeps them."""
-    return {name: getattr(part, name) for name in inspect.signature(type(part)).parameters}
+    parameters = inspect.signature(type(part)).parameters.values()
+    named = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return {name: getattr(part, name) for name in named}
 
 
 def call_text(part: object) -> str:

@@ -123,7 +123,7 @@ class Learner:
             self._intake.fits(batch, self._classify)
             self._intake.accept(batch)
         if len(self.labels.names) + len(new) > self.net.outputs:
-            self._grow(len(self.labels.names) + len(new))
+            self.grow(len(self.labels.names) + len(new))
         self.labels.add(new)
         outputs = self.labels.outputs(labels).to(batch.device)
 
@@ -158,8 +158,13 @@ class Learner:
         """
         return self.memory.remove(key)
 
-    def _grow(self, outputs: int) -> None:
-        """New outputs: in the head, in every net the method holds, in the adaptor and in stored logits."""
+    def grow(self, outputs: int) -> None:
+        """Make room for `outputs` classes: in the head, in each net the method holds, in the adaptor, in stored logits.
+
+        `learn` does it when a label finds no free output. The logits there were keep every bit.
+        """
+        if outputs <= self.net.outputs:
+            raise SettingsError(f"The head has {self.net.outputs} outputs already; it cannot be made {outputs}.")
         seed = next_seed(self._streams["grow"])
         head = next(self.net.head.parameters())
         new = self.net.grow(outputs, seed)
@@ -206,6 +211,10 @@ class Learner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, so that `load` goes on bit for bit. Safe to be killed at any moment."""
+        checkpoint.write(path, *self.state())
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything there is to this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
             "net": self.net.recipe,
             "growth": self.net.growth,
@@ -230,7 +239,7 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "streams": self._streams.state_dict(),
         }
-        checkpoint.write(path, facts, tensors)
+        return facts, tensors
 
     @classmethod
     def load(
