@@ -1,7 +1,7 @@
 """Augmentations against slow references: slices for the crop, Pillow for every operation of RandAugment."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -9,6 +9,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 from scipy.stats import chisquare
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from evenkeel import config
 from evenkeel.data.augment import AUGMENTS, OPERATIONS, Augment, CropFlip, PerSample, RandAugment
@@ -268,13 +270,22 @@ def test_the_image_is_cropped_first_and_never_mirrored() -> None:
     assert len(straight) == 9  # all offsets occur
 
 
-def test_parameters_and_pixels_may_be_on_different_devices() -> None:
-    """The meta device stands in for an accelerator: mixing it with the CPU is an error there too."""
+class OneDevice(TorchDispatchMode):
+    """Refuses operators that get tensors of two devices, as an accelerator does and the meta device does not always."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim()]
+        assert len({tensor.device for tensor in tensors}) <= 1, func
+        return func(*args, **kwargs or {})
+
+
+def test_pixels_may_be_on_another_device_than_the_generator() -> None:
     x = torch.zeros(26, 3, 8, 8, dtype=torch.uint8, device="meta")
-    assert CropFlip()(x, seeded()).device == x.device
     # All operations but AutoContrast, which reads its extremes back to the CPU, where meta tensors cannot go.
-    drawn = torch.tensor([i for i, name in enumerate(OPERATIONS) if name != "AutoContrast"]).repeat(2)
-    assert RandAugment()._operate(x, drawn, torch.ones_like(drawn)).device == x.device
+    drawn = torch.tensor([place for place, name in enumerate(OPERATIONS) if name != "AutoContrast"]).repeat(2)
+    with OneDevice():  # type: ignore[no-untyped-call]
+        assert CropFlip()(x, seeded()).device == x.device
+        assert RandAugment()._operate(x, drawn, torch.ones_like(drawn)).device == x.device
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int8])

@@ -14,7 +14,7 @@ from torch.optim import SGD
 from evenkeel import CBA, CLSER, ER, RAR, DERpp, Learner, Method, Net, View
 from evenkeel.adaptor import unrolled_step
 from evenkeel.step import Outcome, Step
-from reference_cba import Group, Loss, Reference, Sgd, leaves
+from reference_cba import Group, Loss, Reference, Sgd, last_layer, leaves
 
 NEW, REPLAY = 6, 8  # unlike each other, so that a mean over the wrong number shows
 
@@ -119,6 +119,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
         return loss(method, new, old)
 
     def spied_query_loss(method: Method, old: Sequence[View]) -> Tensor:
+        assert all(view.adapted is view.logits for view in old)  # also for a method that would look at `adapted`
         updates[-1].query = as_groups(old)
         return query_loss(method, old)
 
@@ -136,6 +137,17 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     monkeypatch.setattr("evenkeel.adaptor.unrolled_step", spied_unrolled_step)
     monkeypatch.setattr(CBA, "_step", spied_adam)
     return updates
+
+
+def one_update(
+    method: str, cba: CBA, monkeypatch: pytest.MonkeyPatch, optimizer: str = "momentum-decay"
+) -> tuple[Learner, Update]:
+    """The first batch of the second task."""
+    learner = second_task(METHODS[method][0](), cba, OPTIMIZERS[optimizer])
+    updates = watch(learner, monkeypatch)
+    learner.learn(*batch((2, 3), 3))
+    (update,) = updates
+    return learner, update
 
 
 def as_groups(views: Sequence[View]) -> list[Group]:
@@ -202,10 +214,7 @@ def test_outer_gradient_of_a_head_that_just_grew(method: str, monkeypatch: pytes
 @pytest.mark.parametrize("method", THREE)
 def test_finite_differences(method: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cba = ADAPTORS[variant]()
-    learner = second_task(METHODS[method][0](), cba)
-    updates = watch(learner, monkeypatch)
-    learner.learn(*batch((2, 3), 3))
-    (update,) = updates
+    _, update = one_update(method, cba, monkeypatch)
 
     def whole_procedure(direction: Sequence[Tensor], step: float) -> float:
         omega = [weight + step * d for weight, d in zip(update.omega, direction, strict=True)]
@@ -227,10 +236,7 @@ def test_finite_differences(method: str, variant: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("method", THREE)
 def test_closed_form_of_the_virtual_gradient(method: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cba = ADAPTORS[variant]()
-    learner = second_task(METHODS[method][0](), cba)
-    updates = watch(learner, monkeypatch)
-    learner.learn(*batch((2, 3), 3))
-    (update,) = updates
+    _, update = one_update(method, cba, monkeypatch)
     reference = reference_of(method, cba)
     assert_close(update.virtual, reference.closed_gradient(update.net, update.groups, update.omega), 1e-12)
     assert_close(update.virtual, reference.virtual_gradient(update.net, update.groups, leaves(update.omega)), 1e-12)
@@ -271,10 +277,7 @@ def test_virtual_step_is_the_step_of_torch(options: dict[str, Any], steps: int) 
 def test_inner_gradient(method: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network sees g as a constant shift, of the new omega already; omega gets nothing from the inner loss."""
     cba = ADAPTORS[variant]()
-    learner = second_task(METHODS[method][0](), cba)
-    updates = watch(learner, monkeypatch)
-    learner.learn(*batch((2, 3), 3))
-    (update,) = updates
+    _, update = one_update(method, cba, monkeypatch)
     reference = reference_of(method, cba)
     omega = [weight.detach() for weight in cba.g.parameters()]
     assert not torch.equal(omega[0], update.omega[0])
@@ -288,6 +291,20 @@ def test_inner_gradient(method: str, variant: str, monkeypatch: pytest.MonkeyPat
         expected = list(torch.autograd.grad(reference.training_loss(logits, update.groups, omega), logits))
     assert_close(actual, expected, 1e-12)
     assert all(weight.grad is None for weight in cba.g.parameters())
+
+
+@pytest.mark.parametrize("method", ["DER++", "RAR-DER++"])
+def test_stored_logits_are_those_before_the_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cba = CBA(every=1)
+    learner = second_task(METHODS[method][0](), cba)
+    updates = watch(learner, monkeypatch)
+    learner.learn(*batch((2, 3), 3))
+    first, reference = updates[0], reference_of(method, cba)
+    omega = [weight.detach() for weight in cba.g.parameters()] if len(updates) == 1 else updates[1].omega
+    (h,) = reference.features(first.net, first.groups[:1])
+    f = last_layer(h, list(first.net.head.parameters()), first.net.outputs)
+    stored = [learner.memory.column(name)[-NEW:] for name in ("x", "logits", "adapted")]
+    assert_close(stored, [first.groups[0].x, f, reference.adapted(f, omega)], 1e-12)
 
 
 # ---- what an outer step leaves alone, and what it costs ----
@@ -380,10 +397,7 @@ def test_training_groups_are_forwarded_once(method: str, due: bool, expected: li
 @pytest.mark.parametrize("method", ["ER", "ER-joint-forward", "DER++", "CLS-ER"])
 def test_joint_training(method: str, training: str, through: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cba = CBA(every=1, training=training, through=through)
-    learner = second_task(METHODS[method][0](), cba, OPTIMIZERS["sgd"])
-    updates = watch(learner, monkeypatch)
-    learner.learn(*batch((2, 3), 3))
-    (update,) = updates
+    learner, update = one_update(method, cba, monkeypatch, "sgd")
     assert len(update.query) == (learner.method.draws if training == "joint+memory" else 0)
     assert update.virtual == []
     weights, omega = reference_of(method, cba).joint_gradients(update.net, update.groups, update.query, update.omega)

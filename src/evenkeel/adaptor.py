@@ -160,13 +160,14 @@ class CBA:
         loss = self.outer_loss(method, head, optimizer, groups, query)
         if not bool(torch.isfinite(loss)):
             raise DivergenceError(f"The outer loss of CBA became {float(loss)}. Nothing was changed by this step.")
-        if not loss.requires_grad:
+        omega = list(self.g.parameters())
+        gradients = torch.autograd.grad(loss, omega, allow_unused=True)
+        if all(gradient is None for gradient in gradients):
             raise MethodError(
                 f"CBA has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
                 "Take the cross-entropy of view.adapted instead of view.logits, or leave the adaptor away."
             )
-        omega = list(self.g.parameters())
-        for weight, gradient in zip(omega, torch.autograd.grad(loss, omega, materialize_grads=True), strict=True):
+        for weight, gradient in zip(omega, gradients, strict=True):
             weight.grad = gradient
         self._step()
         return float(loss.detach())

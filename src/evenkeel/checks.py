@@ -112,7 +112,7 @@ def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
     """With a residual of zero and no outer steps, method + CBA is the method, bit for bit."""
     adaptor = CBA()
     plain, silent = _learner(make(), None), _learner(make(), adaptor)
-    adaptor.due = _never  # type: ignore[method-assign]
+    adaptor.due = _never  # type: ignore[method-assign, assignment]
     with torch.no_grad():
         for weight in list(adaptor.g.parameters())[-2:]:
             weight.zero_()
@@ -156,8 +156,8 @@ def resume_is_exact(make: MakeMethod) -> None:
             if again != records[cut:] or wrong:
                 raise MethodError(
                     f"Stopped after step {cut} of {len(stream)} and loaded, it goes on otherwise"
-                    f" ({', '.join(wrong[:3]) or 'in its records'}). Keep all state in parameters, buffers or submodules"
-                    " made by `__init__` or `prepare`."
+                    f" ({', '.join(wrong[:3]) or 'in its records'})."
+                    " Keep all state in parameters, buffers or submodules made by `__init__` or `prepare`."
                 )
 
 

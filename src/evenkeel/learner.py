@@ -82,7 +82,7 @@ class Learner:
         self.labels = LabelMap(classes)
         if len(self.labels.names) > net.outputs:
             raise SettingsError(
-                f"classes names {len(self.labels.names)} labels, but the head has {net.outputs} outputs."
+                f"classes has {len(self.labels.names)} labels, but the head only {net.outputs} outputs."
             )
         weight = next(net.head.parameters())
         self._intake = Intake(weight, normalize)

@@ -43,23 +43,25 @@ class Step:
     statistics: str
 
     def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
-        before = [buffer.clone() for buffer in self.net.buffers()]
+        before = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
         try:
             with global_seed(next_seed(self.streams["net"]), batch.device):
-                return self._update(batch, y)
+                return self._update(batch, y, before)
         except DivergenceError:
-            for buffer, value in zip(self.net.buffers(), before, strict=True):
+            for buffer, value in before:
                 buffer.copy_(value)
             raise
 
-    def _update(self, batch: Tensor, y: Tensor) -> Outcome:
+    def _update(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> Outcome:
         augment = self.streams["augment"]
         draws = [Draw(self._view_of(batch, augment), y)]
         for _ in range(self.method.draws if len(self.memory) else 0):
             draws.append(self._draw(self.streams["draw"], augment))
         groups = self._forward(draws)
         for view in groups:
-            _require_finite(view.logits, "A logit")
+            _require_finite("A logit", view.logits)
+        # An input of 1e30 may overflow a running variance, though every logit is finite.
+        _require_finite("A running statistic", *(now for now, then in before if bool(torch.isfinite(then).all())))
 
         outer_loss, jointly, query = None, False, list[View]()
         if self.adaptor is not None:
@@ -75,7 +77,7 @@ class Step:
         loss = self.method.loss(new, old)
         if jointly and query:
             loss = loss + self.method.query_loss(query)
-        _require_finite(loss, "The loss")
+        _require_finite("The loss", loss)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -121,8 +123,8 @@ class Step:
         return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
 
 
-def _require_finite(value: Tensor, name: str) -> None:
-    if not bool(torch.isfinite(value).all()):
+def _require_finite(name: str, *values: Tensor) -> None:
+    if not all(bool(torch.isfinite(value).all()) for value in values):
         raise DivergenceError(
             f"{name} is no longer a finite number. The network is as it was before this step; a lower learning rate "
             "or normalised inputs may help."

@@ -1,0 +1,67 @@
+"""Small streams and learners that several test files share."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.optim import SGD
+
+import evenkeel as ek
+
+Batch = tuple[Tensor, list[int]]
+MakeMethod = Callable[[], ek.Method]
+MakeAdaptor = Callable[[], ek.CBA | None]
+
+METHODS: dict[str, MakeMethod] = {
+    **ek.METHODS,
+    "rar": partial(ek.RAR, repeats=3),  # three updates a batch: never a multiple of CBA's two, so batches end mid-cycle
+    "rar-derpp": lambda: ek.RAR(ek.DERpp(), repeats=2),
+    "clser-stable": partial(ek.CLSER, predictor="stable"),
+    "er-joint": partial(ek.ER, joint_forward=True),
+}
+ADAPTORS: dict[str, MakeAdaptor] = {
+    "none": lambda: None,
+    "cba": partial(ek.CBA, hidden=(8,), every=2, lr=1e-2),
+    "cba-paper": partial(ek.CBA.as_paper, hidden=(8,)),
+    "joint": partial(ek.CBA, hidden=(8,), every=1, training="joint"),
+    "joint+memory": partial(ek.CBA, hidden=(8,), every=1, training="joint+memory"),
+}
+
+
+def images(batches: int = 12, size: int = 6, classes: int = 4, tasks: int = 2, seed: int = 0) -> list[Batch]:
+    """uint8 images of 1x8x8, class-incremental: each class is a random pattern with noise."""
+    generator = torch.Generator().manual_seed(seed)
+    patterns = torch.randint(256, (classes, 1, 8, 8), generator=generator)
+    each = classes // tasks
+    stream = []
+    for place in range(batches):
+        y = torch.randint(each, (size,), generator=generator) + each * (place * tasks // batches)
+        noise = torch.randint(-40, 41, (size, 1, 8, 8), generator=generator)
+        stream.append(((patterns[y] + noise).clamp(0, 255).to(torch.uint8), y.tolist()))
+    return stream
+
+
+def learner(
+    method: ek.Method,
+    adaptor: ek.CBA | None = None,
+    *,
+    outputs: int = 4,
+    memory: int | str | ek.Memory = 10,
+    seed: int = 0,
+) -> ek.Learner:
+    """Batch norm, augmentation, momentum: everything that has state."""
+    return ek.Learner(
+        ek.convnet(classes=outputs, width=4),
+        method,
+        adaptor=adaptor,
+        memory=memory,
+        replay=6,
+        optimizer=partial(SGD, lr=0.05, momentum=0.9, weight_decay=1e-3),
+        augment=ek.CropFlip(padding=1),
+        normalize=([0.5], [0.25]),
+    )
+
+
+def learn_all(one: ek.Learner, stream: Sequence[Batch]) -> list[ek.StepRecord]:
+    return [one.learn(x, y) for x, y in stream]
