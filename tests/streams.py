@@ -48,7 +48,6 @@ def learner(
     *,
     outputs: int = 4,
     memory: int | str | ek.Memory = 10,
-    seed: int = 0,
 ) -> ek.Learner:
     """Batch norm, augmentation, momentum: everything that has state."""
     return ek.Learner(

@@ -14,7 +14,7 @@ from torch.optim import SGD
 from evenkeel import CBA, CLSER, ER, RAR, DERpp, Learner, Method, Net, View
 from evenkeel.adaptor import unrolled_step
 from evenkeel.step import Outcome, Step
-from reference_cba import Group, Loss, Reference, Sgd, last_layer, leaves
+from tests.reference_cba import Group, Loss, Reference, Sgd, last_layer, leaves
 
 NEW, REPLAY = 6, 8  # unlike each other, so that a mean over the wrong number shows
 

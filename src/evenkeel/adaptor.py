@@ -131,8 +131,11 @@ class CBA:
         given = logits if self.through else logits.detach()
         if self.input == "probabilities":
             given = given.softmax(dim=1)
-        omega = {name: value if learning else value.detach() for name, value in self.g.named_parameters()}
-        residual: Tensor = functional_call(self.g, omega, (given,))
+        if learning:
+            residual: Tensor = self.g(given)
+        else:
+            constant = {name: weight.detach() for name, weight in self.g.named_parameters()}
+            residual = functional_call(self.g, constant, (given,))
         return logits + residual
 
     def outer_loss(

@@ -24,10 +24,12 @@ class Intake:
         self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
         self.dtype: torch.dtype | None = None
         self._like = like  # a weight of the network: its dtype and device
+        self._moments: tuple[Tensor, Tensor] | None = None
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
                 raise SettingsError("normalize takes (mean, std): two sequences of one length, std above zero.")
+            self._moments = like.detach().new_tensor(mean), like.detach().new_tensor(std)
 
     def check(self, x: object) -> Tensor:
         """`x` as a tensor fit to be stored, or an InputError. Changes nothing."""
@@ -76,12 +78,12 @@ class Intake:
 
     def to_network(self, batch: Tensor) -> Tensor:
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
-        x = batch.to(self._like.dtype)
-        if self.normalize is None:
-            return x if scale == 1.0 else x / scale
-        sides = (1, -1, *[1] * (batch.dim() - 2))
-        mean, std = (self._like.new_tensor(values).view(sides) for values in self.normalize)
-        return (x - mean * scale) / (std * scale)
+        if self._moments is None:
+            x = batch.to(self._like.dtype)
+            return x if scale == 1.0 else x.div_(scale)
+        sides = (-1, *[1] * (batch.dim() - 2))
+        mean, std = (scale * values.view(sides) for values in self._moments)
+        return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
 
 
 def _as_tensor(x: object) -> Tensor:

@@ -1,0 +1,192 @@
+"""What a step costs beside the arithmetic it cannot do without. Run: make bench
+
+"Bare" is the same forwards, backward and SGD step on ready tensors with nothing else. All rows of a net are measured
+in one process, interleaved, in blocks of five steps (so that CBA at every 5th step has one outer step in each block);
+the ratio of a row is the median over rounds of its block's time divided by that of its base in the same round.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import SGD
+
+import evenkeel as ek
+
+BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
+NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds
+    "MLP 3072-64-10": (partial(ek.mlp, features=3072, classes=CLASSES, hidden=(64,)), 60),
+    "ResNet-18 slim": (partial(ek.resnet18, classes=CLASSES, width=20), 7),
+    "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 3),
+}
+METHODS: dict[str, Callable[[], ek.Method]] = {"ER": ek.ER, "DER++": ek.DERpp, "CLS-ER": ek.CLSER}
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2615)
+Block = Callable[[], None]
+
+
+def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    return x, torch.randint(CLASSES, (count,), generator=generator)
+
+
+def bare(make: Callable[[], ek.Net], groups: int) -> Block:
+    """`groups` forwards of 32 ready images, one backward, one step."""
+    net = make().train()
+    optimizer = SGD(net.parameters(), lr=0.03)
+    batches = [(x.float() / 255, y) for x, y in (images(BATCH, seed) for seed in range(groups))]
+
+    def block() -> None:
+        for _ in range(BLOCK):
+            loss = torch.stack([F.cross_entropy(net(x), y) for x, y in batches]).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return block
+
+
+def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | None) -> Block:
+    learner = ek.Learner(
+        make(), method, adaptor=adaptor, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(10)
+    )
+    x, y = images(MEMORY, seed=0)
+    learner.memory.insert({"x": x, "y": y, **learner.method.remember(blank_view(y))}, torch.Generator())
+    if adaptor is not None:
+        columns = {"adapted": torch.zeros(MEMORY, CLASSES)} if isinstance(method, ek.DERpp) else {}
+        learner.memory._columns.update(columns)
+    x, y = images(BATCH, seed=1)
+
+    def block() -> None:
+        for _ in range(BLOCK):
+            learner.learn(x, y)
+
+    return block
+
+
+def blank_view(y: Tensor) -> ek.View:
+    """So that the memory starts full, with every column the method wants."""
+    nothing = torch.zeros(len(y), CLASSES)
+    return ek.View(nothing, y, {}, nothing, nothing, nothing)
+
+
+def cba(every: int) -> ek.CBA:
+    return ek.CBA(every=every, start="first")
+
+
+def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str, Block]]:
+    """name -> (base it is compared with, block)"""
+    found = {"bare, 2 groups": ("bare, 2 groups", bare(make, 2))}
+    for name in methods:
+        base = "bare, 2 groups"
+        if METHODS[name]().draws == 2:
+            base = "bare, 3 groups"
+            found[base] = ("bare, 2 groups", bare(make, 3))
+        found[name] = (base, learning(make, METHODS[name](), None))
+        found[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
+        found[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
+    return found
+
+
+def timed(block: Block) -> float:
+    start = time.perf_counter()
+    block()
+    return (time.perf_counter() - start) / BLOCK
+
+
+def insert_and_draw() -> float:
+    """Milliseconds to insert 32 images into a full memory and draw 32."""
+    memory, generator = ek.Memory(MEMORY), torch.Generator().manual_seed(0)
+    x, y = images(MEMORY, seed=0)
+    memory.insert({"x": x, "y": y}, generator)
+
+    def once() -> float:
+        start = time.perf_counter()
+        memory.insert({"x": x[:BATCH], "y": y[:BATCH]}, generator)
+        memory.draw(BATCH, generator)
+        return time.perf_counter() - start
+
+    return statistics.median(once() for _ in range(500)) * 1000
+
+
+FILL = """
+import resource, torch, evenkeel as ek
+generator = torch.Generator().manual_seed(0)
+x, y = torch.randint(256, (32, 3, 32, 32), generator=generator, dtype=torch.uint8), torch.arange(32) % 10
+small = ek.Memory(64); [small.insert({"x": x, "y": y}, generator) for _ in range(4)]; small.draw(32, generator)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+memory = ek.Memory(50_000)
+for _ in range(2500):
+    memory.insert({"x": x, "y": y}, generator)
+    memory.draw(32, generator)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / memory.column("x").nbytes)
+"""
+
+
+def peak_memory() -> float:
+    """Growth of the resident set while a memory of 50,000 images fills and is drawn from, over the images' bytes."""
+    done = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", nargs="*", default=list(NETS), choices=list(NETS))
+    parser.add_argument("--methods", nargs="*", default=None, choices=list(METHODS), help="default: all, full net: ER")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/step_cost.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+
+    console = Console()
+    result: dict[str, object] = {
+        "torch": torch.__version__,
+        "machine": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "insert_and_draw_32_ms": insert_and_draw(),
+        "peak_memory_over_image_bytes": peak_memory(),
+    }
+    console.print(f"memory: insert + draw of 32 images {result['insert_and_draw_32_ms']:.3f} ms")
+    console.print(f"memory: peak {result['peak_memory_over_image_bytes']:.3f} x the bytes of its images")
+    for net in options.nets:
+        make, rounds = NETS[net]
+        methods = options.methods or (["ER"] if net == "ResNet-18 full" else list(METHODS))
+        blocks = rows(make, methods)
+        for _, block in blocks.values():
+            block()  # warm up
+        seconds: dict[str, list[float]] = {name: [] for name in blocks}
+        with Progress(console=console, transient=True) as progress:
+            for _ in progress.track(range(rounds), description=net):
+                for name, (_, block) in blocks.items():
+                    seconds[name].append(timed(block))
+        table = Table(title=f"{net}: {BATCH} + {BATCH} images, 2 threads, median of {rounds} rounds of {BLOCK} steps")
+        for column in ("", "ms a step", "ratio", "to"):
+            table.add_column(column, justify="left" if column in ("", "to") else "right")
+        found = {}
+        for name, (base, _) in blocks.items():
+            ratio = statistics.median(mine / its for mine, its in zip(seconds[name], seconds[base], strict=True))
+            milliseconds = statistics.median(seconds[name]) * 1000
+            found[name] = {"ms": milliseconds, "ratio": ratio, "base": base}
+            table.add_row(name, f"{milliseconds:.2f}", f"{ratio:.3f}", base)
+        result[net] = found
+        console.print(table)
+    options.json.write_text(json.dumps(result, indent=2) + "\n")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    console.print(f"written to {options.json}; peak of this whole process {peak:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
