@@ -149,6 +149,46 @@ def test_only_a_step_that_can_be_unrolled() -> None:
         ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), adaptor=ek.CBA(training="joint"), optimizer=optimizer)
 
 
+def test_a_head_that_nothing_moves() -> None:
+    net = ek.mlp(features=2, classes=2)
+    optimizer = SGD(net.backbone.parameters(), lr=0.1)
+    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+        ek.Learner(net, ek.ER(), adaptor=ek.CBA(), optimizer=optimizer)
+    net.head.requires_grad_(False)
+    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+        ek.Learner(net, ek.ER(), adaptor=ek.CBA())
+
+
+def test_buffers_of_a_head_are_left_alone_by_the_outer_step() -> None:
+    class Normed(torch.nn.Module):
+        in_features, out_features = 8, 4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.linear = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4)
+
+        def forward(self, features: Tensor) -> Tensor:
+            logits: Tensor = self.linear(self.norm(features))
+            return logits
+
+    head = Normed()
+    backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 8))
+    adaptor = ek.CBA(every=1, start="first")
+    records = learn_all(ek.Learner(ek.Net(backbone, head), ek.ER(), adaptor=adaptor), images())
+    assert records[-1].outer_loss is not None
+    assert int(head.norm.get_buffer("num_batches_tracked")) == 2 * len(records) - 1  # the first step has no memory
+
+
+def test_an_outer_gradient_that_overflows_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = learner(ek.ER(), ek.CBA(every=1, start="first"))
+    learn_all(one, images()[:3])
+    before = snapshot(one)
+    monkeypatch.setattr(ek.ER, "query_loss", lambda _, old: (old[0].logits.sum() * 0).sqrt())  # finite, with slope 0/0
+    with pytest.raises(ek.DivergenceError, match="outer loss of CBA or its gradient"):
+        one.learn(*images()[3])
+    assert not [path for path in differences(before, snapshot(one)) if path.startswith(("/1/adaptor", "/1/net"))]
+
+
 def test_a_loss_that_ignores_the_adaptor_is_told_so() -> None:
     class Deaf(ek.Method):
         def loss(self, new: ek.View, old: Any) -> Tensor:

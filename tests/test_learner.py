@@ -343,6 +343,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "classes": ({"classes": range(11)}, "11 labels, but the head only 10 outputs"),
     "classes twice": ({"classes": [1, 1]}, "names a label twice"),
     "statistics": ({"statistics": "reply"}, "Did you mean 'replay'"),
+    "statistics of a joint forward": ({"statistics": "replay", "method": ek.SSIL()}, "this method joins them"),
     "normalize": ({"normalize": ([0.5], [0.0])}, "std above zero"),
     "optimizer": ({"optimizer": SGD([nn.Parameter(torch.zeros(1))], lr=1)}, "not the net's"),
 }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +140,10 @@ class Own(nn.Module):
 def own_learner() -> ek.Learner:
     torch.manual_seed(0)
     net = ek.Net.split(Own(), head="fc")
-    groups = [{"params": net.head.parameters(), "lr": 0.1}, {"params": [net.backbone.get_parameter("body.1.weight")]}]
+    groups: list[dict[str, Any]] = [
+        {"params": net.head.parameters(), "lr": 0.1},
+        {"params": [net.backbone.get_parameter("body.1.weight")]},
+    ]
     net.backbone.get_parameter("body.1.bias").requires_grad_(False)
     optimizer = torch.optim.SGD(groups, lr=0.02, momentum=0.5)
     one = ek.Learner(net, ek.DERpp(), adaptor=ek.CBA(every=2), memory=10, replay=6, optimizer=optimizer)

@@ -19,6 +19,7 @@ from evenkeel.config import call_text
 from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
+from evenkeel.nets import Net, scratch_buffers
 from evenkeel.rng import derive, global_seed
 from evenkeel.types import View
 
@@ -28,7 +29,8 @@ TRAININGS = ("bilevel", "joint", "joint+memory")
 
 
 class CBA:
-    """Settings and state of one adaptor. The defaults are those of the authors' released code.
+    """Settings and state of one adaptor. The defaults are those of the authors' released code, except for `start`,
+    which there is "second-task" and so needs to be told of boundaries.
 
     hidden: units of the hidden layers. every: the outer step is due at every n-th update, counted anew at a boundary.
     start: when outer steps begin: "old-classes" as soon as memory holds a class that the incoming batch lacks,
@@ -72,14 +74,17 @@ class CBA:
 
     @classmethod
     def as_paper(cls, *, hidden: Sequence[int] = (256,), lr: float = 1e-3) -> "CBA":
-        """As in the paper's text: logits in, gradient through g, an outer step at every update."""
+        """Closer to the paper's text: logits in, gradient through g, an outer step at every update from the first.
+
+        Still Adam on omega, no softmax at the output, omega before the network: docs/design.md says why.
+        """
         return cls(hidden=hidden, every=1, start="first", lr=lr, input="logits", through=True)
 
     def __repr__(self) -> str:
         return call_text(self)
 
-    def attach(self, outputs: int, optimizer: Optimizer, seed: int, like: Tensor) -> None:
-        """Make g for a head of `outputs`, once. `optimizer` is the network's: the virtual step imitates it."""
+    def attach(self, net: Net, optimizer: Optimizer, seed: int) -> None:
+        """Make g for the head of `net`, once. `optimizer` is the network's: the virtual step imitates it."""
         if self._outputs:
             raise SettingsError("This CBA already belongs to a learner; make a new one for each.")
         if self.training == "bilevel" and type(optimizer) is not SGD:
@@ -87,15 +92,18 @@ class CBA:
                 f"CBA unrolls one step of the optimizer, which it can for torch.optim.SGD (momentum and weight decay "
                 f"included), but not for {type(optimizer).__name__}. Use SGD, or CBA(training='joint')."
             )
-        self._outputs = outputs
-        sizes = (outputs, *self.hidden, outputs)
+        moved = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        if not any(id(weight) in moved and weight.requires_grad for weight in net.head.parameters()):
+            raise SettingsError("CBA acts through the head, but the optimizer moves none of its parameters.")
+        self._outputs = net.outputs
+        sizes = (net.outputs, *self.hidden, net.outputs)
         with global_seed(derive(seed, "adaptor")):
             linear = [nn.Linear(a, b) for a, b in pairwise(sizes)]
             for layer in linear:
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
         layers = [part for layer in linear for part in (layer, nn.ReLU())][:-1]
-        self.g = nn.Sequential(*layers).to(like)
+        self.g = nn.Sequential(*layers).to(next(net.head.parameters()))
         self.optimizer = Adam(self.g.parameters(), lr=self.lr)
 
     @property
@@ -146,29 +154,34 @@ class CBA:
         Of the views only the features are used, as constants: no second forward, no backward through the backbone.
         """
         weights = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
-        new, *old = (self._seen_by(head, weights, view, corrected=True) for view in groups)
-        gradients = torch.autograd.grad(
-            method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
-        )
-        moved = {
-            name: unrolled_step(optimizer, weight, gradient)
-            for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
-        }
-        return method.query_loss([self._seen_by(head, moved, view, corrected=False) for view in query])
+        with scratch_buffers(head):
+            new, *old = (self._seen_by(head, weights, view, corrected=True) for view in groups)
+            gradients = torch.autograd.grad(
+                method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
+            )
+            moved = {
+                name: unrolled_step(optimizer, weight, gradient)
+                for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
+            }
+            return method.query_loss([self._seen_by(head, moved, view, corrected=False) for view in query])
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> float:
         """One outer step: Adam on omega. Nothing else changes."""
         loss = self.outer_loss(method, head, optimizer, groups, query)
-        if not bool(torch.isfinite(loss)):
-            raise DivergenceError(f"The outer loss of CBA became {float(loss)}. Nothing was changed by this step.")
         omega = list(self.g.parameters())
         gradients = torch.autograd.grad(loss, omega, allow_unused=True)
-        if all(gradient is None for gradient in gradients):
+        known = [gradient for gradient in gradients if gradient is not None]
+        if not known:
             raise MethodError(
                 f"CBA has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
                 "Take the cross-entropy of view.adapted instead of view.logits, or leave the adaptor away."
+            )
+        if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
+            raise DivergenceError(
+                "The outer loss of CBA or its gradient is no longer a finite number. The adaptor and the network are "
+                "as they were before this step; a lower learning rate may help."
             )
         for weight, gradient in zip(omega, gradients, strict=True):
             weight.grad = gradient
@@ -195,11 +208,21 @@ class CBA:
         assert isinstance(first, nn.Linear)
         assert isinstance(last, nn.Linear)
         first.in_features = last.out_features = outputs
-        for weight, padding in ((first.weight, (0, extra)), (last.weight, (0, 0, 0, extra)), (last.bias, (0, extra))):
-            for name, value in self.optimizer.state.get(weight, {}).items():
-                if value.shape == weight.shape:
-                    self.optimizer.state[weight][name] = nn.functional.pad(value, padding)
-            weight.data = nn.functional.pad(weight.data, padding)
+        first.weight = self._widened(first.weight, (0, extra))
+        last.weight = self._widened(last.weight, (0, 0, 0, extra))
+        last.bias = self._widened(last.bias, (0, extra))
+
+    def _widened(self, weight: Tensor, padding: tuple[int, ...]) -> nn.Parameter:
+        """A wider parameter that takes the place of `weight` in Adam, which keeps what it knows of it."""
+        new = nn.Parameter(nn.functional.pad(weight, padding))
+        known = self.optimizer.state.pop(weight, {})
+        self.optimizer.state[new] = {
+            name: nn.functional.pad(value, padding) if value.shape == weight.shape else value
+            for name, value in known.items()
+        }
+        (group,) = self.optimizer.param_groups
+        group["params"] = [new if each is weight else each for each in group["params"]]
+        return new
 
     def state_dict(self) -> dict[str, Any]:
         counts = {"updates": self._updates, "boundaries": self._boundaries}

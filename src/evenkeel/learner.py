@@ -84,11 +84,14 @@ class Learner:
             raise SettingsError(
                 f"classes has {len(self.labels.names)} labels, but the head only {net.outputs} outputs."
             )
-        weight = next(net.head.parameters())
-        self._intake = Intake(weight, normalize)
+        if statistics == "replay" and method.joint_forward:
+            raise SettingsError(
+                "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
+            )
+        self._intake = Intake(next(net.head.parameters()), normalize)
         self._streams = Streams(seed)
         if adaptor is not None:
-            adaptor.attach(net.outputs, self.optimizer, seed, weight)
+            adaptor.attach(net, self.optimizer, seed)
         method.prepare(net, self._streams["method"])
         self._step = Step(
             net=net,

@@ -47,7 +47,7 @@ class Step:
         try:
             with global_seed(next_seed(self.streams["net"]), batch.device):
                 return self._update(batch, y, before)
-        except DivergenceError:
+        except BaseException:  # whatever it is, running statistics must not count a batch that was not learned
             for buffer, value in before:
                 buffer.copy_(value)
             raise
@@ -56,7 +56,7 @@ class Step:
         augment = self.streams["augment"]
         draws = [Draw(self._view_of(batch, augment), y)]
         for _ in range(self.method.draws if len(self.memory) else 0):
-            draws.append(self._draw(self.streams["draw"], augment))
+            draws.append(self._recalled(self._draw(self.streams["draw"], augment)))
         groups = self._forward(draws)
         for view in groups:
             _require_finite("A logit", view.logits)
@@ -91,10 +91,11 @@ class Step:
 
     def _draw(self, draw: torch.Generator, augment: torch.Generator) -> Draw:
         columns = self.memory.draw(self.replay, draw)
-        group = Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
-        with torch.no_grad():
-            recalled = self.method.recall(group)
-        return replace(group, stored={**group.stored, **recalled})
+        return Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
+
+    @torch.no_grad()
+    def _recalled(self, draw: Draw) -> Draw:
+        return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
 
     def _query(self, *, with_gradient: bool) -> list[View]:
         """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""

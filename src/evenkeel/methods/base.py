@@ -43,7 +43,7 @@ class Method(nn.Module, ABC):
         return torch.stack([F.cross_entropy(view.logits, view.y) for view in old]).mean()
 
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
-        """Extra columns for a memory draw, computed once, without gradient (CLS-ER's teacher)."""
+        """Extra columns for a training draw, computed once, without gradient (CLS-ER's teacher). Not for the query."""
         return {}
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
