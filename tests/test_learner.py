@@ -130,8 +130,30 @@ def test_a_bad_first_batch_changes_nothing() -> None:
     with pytest.raises(ek.InputError, match=r"normalize has 1 channels|cannot take"):
         one.learn(torch.zeros(2, 3, 8, 8), [0, 1])
     assert differences(before, snapshot(one)) == []
-    with pytest.raises(ek.InputError, match="cannot hold one sample"):
-        learner(ek.ER(), memory="10B").learn(*images()[0])
+    small = learner(ek.ER(), memory="10B")
+    before = snapshot(small)
+    with pytest.raises(ek.InputError, match="memory='10B' cannot hold one sample, which takes 64 bytes"):
+        small.learn(*images()[0])
+    assert differences(before, snapshot(small)) == []
+
+
+def test_a_head_that_cannot_grow_changes_nothing() -> None:
+    class Fixed(nn.Module):
+        in_features, out_features = 4, 2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(4, 2))
+
+        def forward(self, features: Tensor) -> Tensor:
+            return features @ self.weight
+
+    one = ek.Learner(ek.Net(nn.Linear(3, 4), Fixed()), ek.DERpp(), adaptor=ek.CBA())
+    before = snapshot(one)
+    with pytest.raises(ek.SettingsError, match="a Fixed cannot grow"):
+        one.learn(torch.rand(3, 3), [0, 1, 2])
+    assert differences(before, snapshot(one)) == []
+    one.learn(torch.rand(2, 3), [0, 1])
 
 
 @pytest.mark.parametrize("adaptor", ["none", "cba", "joint", "joint+memory"])
@@ -357,8 +379,8 @@ def test_wrong_settings_are_a_sentence(fault: str) -> None:
 
 
 def test_parts_with_state_belong_to_one_learner() -> None:
-    for given in ({"adaptor": ek.CBA()}, {"method": ek.CLSER()}, {"method": ek.SSIL()}):
+    for given in ({"adaptor": ek.CBA()}, {"method": ek.CLSER()}, {"method": ek.SSIL()}, {"memory": ek.Memory(5)}):
         parts: dict[str, Any] = {"method": ek.ER(), **given}
-        ek.Learner(ek.mlp(features=2, classes=2), **parts)
-        with pytest.raises(ek.SettingsError, match="already belongs to a learner"):
+        ek.Learner(ek.mlp(features=2, classes=2), **parts).learn(torch.rand(2, 2), [0, 1])
+        with pytest.raises(ek.SettingsError, match=r"already (belongs to a learner|holds samples)"):
             ek.Learner(ek.mlp(features=2, classes=2), **parts)

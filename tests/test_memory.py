@@ -548,9 +548,10 @@ def test_a_memory_in_bytes_is_as_large_as_the_bytes_allow() -> None:
 
 
 def test_bytes_too_few_for_one_sample_are_refused_with_what_one_takes() -> None:
-    memory = Memory("2KB")
     with pytest.raises(InputError, match=r"'2KB' cannot hold one sample, which takes 3,\d\d\d bytes"):
-        memory.insert({"x": images(2), "y": torch.zeros(2, dtype=torch.int64)}, seeded())
+        Memory("2KB").require_room(images(2))
+    Memory("4KB").require_room(images(2))
+    Memory(1).require_room(images(2))
 
 
 # ---- wider logits ----

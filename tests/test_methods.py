@@ -589,7 +589,6 @@ class Mine(Method):
 GOOD: dict[str, MakeMethod] = {
     **METHODS,
     "rar": partial(RAR, repeats=2),  # the default of ten takes five times as long and shows nothing more
-    "rar-of-derpp": lambda: RAR(DERpp(), repeats=2),
     "a-users-own": Mine,
 }
 

@@ -73,6 +73,8 @@ class Learner:
         self.method = method
         self.adaptor = adaptor
         self.memory = memory if isinstance(memory, Memory) else Memory(memory)
+        if self.memory.seen:
+            raise SettingsError("This memory already holds samples of another learner; give each an empty one.")
         self.replay = replay
         self.optimizer = make_optimizer(optimizer, net)
         self.augment = augment
@@ -124,9 +126,10 @@ class Learner:
         new = self.labels.unknown(labels)
         if self._intake.shape is None:
             self._intake.fits(batch, self._classify)
-            self._intake.accept(batch)
+            self.memory.require_room(batch)
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
+        self._intake.accept(batch)
         self.labels.add(new)
         outputs = self.labels.outputs(labels).to(batch.device)
 
@@ -168,6 +171,7 @@ class Learner:
         """
         if outputs <= self.net.outputs:
             raise SettingsError(f"The head has {self.net.outputs} outputs already; it cannot be made {outputs}.")
+        self.net.require_growable()
         seed = next_seed(self._streams["grow"])
         head = next(self.net.head.parameters())
         new = self.net.grow(outputs, seed)

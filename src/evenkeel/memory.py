@@ -63,6 +63,11 @@ class Memory:
         """(len(self), ...) a view of what is stored under `name`."""
         return self._columns[name][: self._filled]
 
+    def require_room(self, x: Tensor) -> None:
+        """An InputError if not even one sample like those of `x` fits into the bytes given."""
+        if self._bytes is not None and x[:1].nbytes > self._bytes:
+            raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {x[:1].nbytes:,} bytes.")
+
     def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
         """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, what `remove` finds."""
         y = rows["y"]
@@ -131,10 +136,7 @@ class Memory:
 
     def _allocate(self, rows: Mapping[str, Tensor]) -> None:
         if self._bytes is not None:
-            row = sum(column[:1].nbytes for column in rows.values())
-            self.slots = self._bytes // row
-            if not self.slots:
-                raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {row:,} bytes.")
+            self.slots = max(1, self._bytes // sum(column[:1].nbytes for column in rows.values()))
         self._columns = {name: self._empty(column) for name, column in rows.items()}
 
     def _empty(self, like: Tensor) -> Tensor:

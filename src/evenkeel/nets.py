@@ -88,15 +88,19 @@ class Net(nn.Module):
         logits: Tensor = self.head(self.features(x))
         return logits
 
+    def require_growable(self) -> None:
+        if not isinstance(self.head, nn.Linear | GrowingHead):
+            raise SettingsError(
+                f"The head has {self.outputs} outputs and a new class needs one more, but a "
+                f"{type(self.head).__name__} cannot grow; only nn.Linear can. Build it with enough outputs."
+            )
+
     def grow(self, outputs: int, seed: int) -> list[nn.Parameter]:
         """Widen the head to `outputs`. The logits there were keep every bit. Returns the new parameters, if any."""
-        if not isinstance(self.head, GrowingHead):
-            if not isinstance(self.head, nn.Linear):
-                raise SettingsError(
-                    f"The head has {self.outputs} outputs and a new class needs one more, but a "
-                    f"{type(self.head).__name__} cannot grow; only nn.Linear can. Build it with enough outputs."
-                )
+        self.require_growable()
+        if isinstance(self.head, nn.Linear):
             self.head = GrowingHead(self.head)
+        assert isinstance(self.head, GrowingHead)
         self.growth.append(outputs)
         return self.head.grow(outputs, seed)
 
