@@ -137,6 +137,15 @@ def test_a_bad_first_batch_changes_nothing() -> None:
     assert differences(before, snapshot(small)) == []
 
 
+def test_an_augmentation_that_cannot_take_the_samples_changes_nothing() -> None:
+    for augment in (ek.CropFlip(), ek.RandAugment()):
+        one = ek.Learner(ek.mlp(features=3, classes=2), ek.ER(), augment=augment)
+        before = snapshot(one)
+        with pytest.raises(ek.InputError, match=r"(CropFlip|RandAugment).*images"):
+            one.learn(torch.rand(4, 3), [0, 1, 0, 1])
+        assert differences(before, snapshot(one)) == []
+
+
 def test_a_head_that_cannot_grow_changes_nothing() -> None:
     class Fixed(nn.Module):
         in_features, out_features = 4, 2

@@ -266,45 +266,54 @@ def test_free_slots_are_filled_at_the_rate_at_which_earlier_samples_were_kept() 
     assert entered / (300 * 12) == pytest.approx(20 / 60, abs=0.04)
 
 
-@given(data=st.data(), seed=st.integers(0, 999), capacity=st.integers(1, 8))
-@settings(max_examples=80, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 999), capacity=st.sampled_from([1, 2, 5, 8, "400B"]))
+@settings(max_examples=120, deadline=None)
 def test_memory_always_holds_the_highest_priorities_of_what_was_not_removed(
-    data: st.DataObject, seed: int, capacity: int
+    data: st.DataObject, seed: int, capacity: int | str
 ) -> None:
     """This is what makes the sample fair: no sample stays while one of a higher priority was turned away."""
     memory, generator, shadow = Memory(capacity), seeded(seed), seeded(seed)
     priority: dict[int, float] = {}
     key_of: dict[int, int] = {}
-    stream = 0
+    stream, width = 0, 1
     for _ in range(data.draw(st.integers(1, 8), label="operations")):
-        if data.draw(st.booleans(), label="remove"):
-            key = data.draw(st.integers(0, 3), label="key")
-            held = [position for position in positions(memory) if key_of[position] == key] if stream else []
-            assert memory.remove(key) == len(held)
-            priority = {position: value for position, value in priority.items() if key_of[position] != key}
-        else:
-            size = data.draw(st.integers(1, 7), label="size")
-            keys = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size), label="keys")
-            memory.insert(rows(stream, stream + size) | {"key": hash_keys(keys, size)}, generator)
-            drawn = torch.rand(size, dtype=torch.float64, generator=shadow).tolist()
-            priority |= dict(zip(range(stream, stream + size), drawn, strict=True))
-            key_of |= dict(zip(range(stream, stream + size), keys, strict=True))
-            stream += size
-        ranked = sorted(priority, key=lambda position: -priority[position])
-        assert len(memory) <= capacity
-        assert not stream or sorted(positions(memory)) == sorted(ranked[: len(memory)])
+        match data.draw(st.sampled_from(["insert", "insert", "remove", "widen", "load"]), label="operation"):
+            case "insert":
+                size = data.draw(st.integers(1, 12), label="size")
+                keys = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size), label="keys")
+                columns = {"key": hash_keys(keys, size), "logits": torch.zeros(size, width)}
+                memory.insert(rows(stream, stream + size) | columns, generator)
+                drawn = torch.rand(size, dtype=torch.float64, generator=shadow).tolist()
+                priority |= dict(zip(range(stream, stream + size), drawn, strict=True))
+                key_of |= dict(zip(range(stream, stream + size), keys, strict=True))
+                stream += size
+            case "remove":
+                key = data.draw(st.integers(0, 3), label="key")
+                held = [position for position in positions(memory) if key_of[position] == key] if stream else []
+                assert memory.remove(key) == len(held)
+                priority = {position: value for position, value in priority.items() if key_of[position] != key}
+            case "widen":
+                width += 5
+                memory.widen("logits", width)
+            case "load":
+                state = memory.state_dict()
+                memory = Memory(capacity)
+                memory.load_state_dict(state)
+        if stream:
+            ranked = sorted(priority, key=lambda position: -priority[position])
+            assert sorted(positions(memory)) == sorted(ranked[: len(memory)])
+            assert len(memory) <= memory.slots
         assert memory.seen == stream
 
 
-def test_removed_samples_leave_no_bytes_behind() -> None:
+@pytest.mark.parametrize("keys", ["aaabbb", "bbbaaa", "ababab"])
+def test_removed_samples_leave_no_bytes_behind(keys: str) -> None:
     memory = Memory(6)
-    x = torch.full((6, 3), 171, dtype=torch.uint8)
-    x[3:] = 7
-    memory.insert({"x": x, "y": torch.zeros(6, dtype=torch.int64), "key": hash_keys([*"aaabbb"], 6)}, seeded())
+    x = torch.tensor([[171 if key == "a" else 7] * 3 for key in keys], dtype=torch.uint8)
+    memory.insert({"x": x, "y": torch.zeros(6, dtype=torch.int64), "key": hash_keys([*keys], 6)}, seeded())
     assert memory.remove("a") == 3
     assert memory.remove("a") == 0
-    state = memory.state_dict()
-    assert state["columns"]["x"].tolist() == [[7] * 3] * 3
+    assert memory.column("x").tolist() == [[7] * 3] * 3
     storage = memory.column("x").untyped_storage()  # all that was ever allocated, not only what is shown
     assert 171 not in bytes(storage.tolist())
 

@@ -127,6 +127,8 @@ class Learner:
         if self._intake.shape is None:
             self._intake.fits(batch, self._classify)
             self.memory.require_room(batch)
+            if self.augment is not None:
+                self.augment(batch[:1], torch.Generator())  # whether it can take such samples at all
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._intake.accept(batch)
