@@ -177,6 +177,8 @@ def test_buffers_of_a_head_are_left_alone_by_the_outer_step() -> None:
     records = learn_all(ek.Learner(ek.Net(backbone, head), ek.ER(), adaptor=adaptor), images())
     assert records[-1].outer_loss is not None
     assert int(head.norm.get_buffer("num_batches_tracked")) == 2 * len(records) - 1  # the first step has no memory
+    alone = ek.Learner(ek.Net(backbone, Normed()), ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=1)
+    learn_all(alone, images(size=1))  # one sample: running statistics, in the head too
 
 
 def test_an_outer_gradient_that_overflows_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

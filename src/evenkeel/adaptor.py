@@ -6,6 +6,7 @@ corrected loss, then a step of omega down the plain loss of the moved head on me
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from evenkeel.config import call_text
 from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
-from evenkeel.nets import Net, scratch_buffers
+from evenkeel.nets import Net, running_statistics, scratch_buffers
 from evenkeel.rng import derive, global_seed
 from evenkeel.types import View
 
@@ -195,7 +196,8 @@ class CBA:
 
     def _seen_by(self, head: nn.Module, weights: Mapping[str, Tensor], view: View, *, corrected: bool) -> View:
         features = view.features.detach()
-        logits: Tensor = functional_call(head, dict(weights), (features,))
+        with running_statistics(head) if len(features) == 1 else nullcontext():
+            logits: Tensor = functional_call(head, dict(weights), (features,))
         adapted = self.correct(logits, learning=True) if corrected else logits
         return replace(view, features=features, logits=logits, adapted=adapted)
 

@@ -99,8 +99,12 @@ class Step:
 
     def _query(self, *, with_gradient: bool) -> list[View]:
         """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""
-        generator = self.streams["query"]
-        with global_seed(next_seed(generator)), scratch_buffers(self.net), torch.set_grad_enabled(with_gradient):
+        generator, device = self.streams["query"], self.memory.column("y").device
+        with (
+            global_seed(next_seed(generator), device),
+            scratch_buffers(self.net),
+            torch.set_grad_enabled(with_gradient),
+        ):
             return [self._joint(self._draw(generator, generator))[0] for _ in range(max(1, self.method.draws))]
 
     def _forward(self, draws: Sequence[Draw]) -> list[View]:
@@ -119,7 +123,7 @@ class Step:
         x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
         with running_statistics(self.net) if len(x) == 1 else nullcontext():
             features = self.net.features(x)
-        logits: Tensor = self.net.head(features)
+            logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
         return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
 
