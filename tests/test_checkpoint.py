@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -104,7 +105,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_anyone_can_read_it_without_us(saved: Path) -> None:
     content = torch.load(saved, weights_only=True)
     facts = json.loads(content["facts"])
-    assert facts["method"] == {"name": "derpp", "settings": {"alpha": 0.2, "beta": 0.5}}
+    assert facts["method"] == {"class": "DERpp", "name": "derpp", "settings": {"alpha": 0.2, "beta": 0.5}}
     assert facts["step"] == 3
     assert content["tensors"]["memory"]["seen"] == 18
 
@@ -114,6 +115,87 @@ def test_parts_that_do_not_fit(saved: Path) -> None:
         ek.Learner.load(saved, net=ek.convnet(classes=4, width=8))
     with pytest.raises(ek.CheckpointError, match=r"has no parameter 'backbone.0.weight'"):
         ek.Learner.load(saved, net=ek.mlp(features=64, classes=4))
+
+
+@pytest.mark.parametrize(
+    "part", [{"method": ek.ER()}, {"adaptor": ek.CBA(hidden=(8, 8))}, {"augment": ek.RandAugment()}, {"net": None}]
+)
+def test_other_parts_than_the_checkpoints_are_refused(part: dict[str, Any], saved: Path) -> None:
+    if "adaptor" in part:
+        with pytest.raises(ek.CheckpointError, match="does not fit the parts given"):
+            ek.Learner.load(saved, **part)
+    elif "net" in part:
+        ek.Learner.load(saved, **part)
+    else:
+        with pytest.raises(ek.CheckpointError, match=r"is (DERpp|CropFlip), but (method|augment)= is"):
+            ek.Learner.load(saved, **part)
+
+
+def test_a_file_of_our_kind_without_a_format(saved: Path) -> None:
+    for change in ({"format": "1"}, {"kind": checkpoint.KIND}):
+        torch.save(change, saved)
+        with pytest.raises(ek.CheckpointError, match="not a checkpoint of an evenkeel learner"):
+            ek.Learner.load(saved)
+
+
+def test_no_damaged_byte_is_overlooked_or_raises_anything_else(saved: Path) -> None:
+    """Flip bytes all over the file: it loads equal, or it is a CheckpointError."""
+    whole = saved.read_bytes()
+    weights = ek.Learner.load(saved).net.state_dict()
+    for place in range(0, len(whole), len(whole) // 150):
+        saved.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            loaded = ek.Learner.load(saved).net.state_dict()
+        except ek.CheckpointError:
+            continue
+        assert all(torch.equal(loaded[name], value) for name, value in weights.items())
+
+
+def _with_numpy(make: Callable[..., Any], **given: Any) -> Any:
+    return make(**given)
+
+
+NUMPY: dict[str, dict[str, Any]] = {
+    "learning rate": {"optimizer": lambda p: torch.optim.SGD(p, lr=np.logspace(-3, -1, 3)[1])},
+    "normalize, numpy": {"normalize": (np.array([0.5], np.float32), np.array([0.2], np.float32))},
+    "normalize, torch": {"normalize": (torch.tensor([0.5]), torch.tensor([0.2]))},
+    "normalize, one number": {"normalize": (0.5, 0.2)},
+    "seed and replay": {"seed": np.int64(3), "replay": np.int32(4)},
+    "adaptor": {"adaptor": _with_numpy(ek.CBA, lr=np.float32(1e-3), hidden=np.array([16]), every=np.int64(2))},
+    "method": {"method": _with_numpy(ek.DERpp, alpha=np.float32(0.2))},
+    "memory": {"memory": np.int64(7)},
+}
+
+
+@pytest.mark.parametrize("given", NUMPY)
+def test_numbers_of_numpy_survive_a_save(given: str, tmp_path: Path) -> None:
+    parts: dict[str, Any] = {"method": ek.ER(), **NUMPY[given]}
+    one = ek.Learner(ek.convnet(classes=4, width=4), **parts)
+    learn_all(one, images()[:3])
+    one.save(tmp_path / "learner")
+    again = ek.Learner.load(tmp_path / "learner")
+    assert learn_all(one, images()[3:]) == learn_all(again, images()[3:])
+    assert len(again.memory) > 0
+
+
+def test_what_cannot_be_read_back_does_not_replace_what_can(saved: Path) -> None:
+    one = ek.Learner.load(saved)
+    one.optimizer.param_groups[0]["own"] = Bomb(saved.parent / "executed")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        one.save(saved)
+    assert ek.Learner.load(saved).step == 3
+    assert os.listdir(saved.parent) == ["learner"]
+
+
+def test_others_may_read_the_file_as_the_umask_says(saved: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    assert saved.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ek.CheckpointError, match="it is a folder"):
+        learner(ek.ER()).save(tmp_path)
 
 
 def test_a_method_of_ones_own_must_be_given(tmp_path: Path) -> None:

@@ -632,6 +632,19 @@ def test_a_shrunken_memory_stays_fair() -> None:
     assert inclusion_p_value(kept, range(30)) > FAIR
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_samples_that_went_when_logits_grew_stay_gone_before_lower_ones_come_in(seed: int) -> None:
+    memory, generator = Memory("400B"), seeded(seed)
+    keys = hash_keys(["gone", "stays"] * 10, 20)
+    memory.insert(rows(0, 20) | {"key": keys, "logits": torch.zeros(20, 1)}, generator)
+    memory.widen("logits", 6)
+    memory.remove("gone")
+    memory.insert(rows(20, 40) | {"logits": torch.zeros(20, 6)}, generator)
+    priority = torch.rand(40, dtype=torch.float64, generator=seeded(seed)).tolist()
+    ranked = sorted([*range(1, 20, 2), *range(20, 40)], key=lambda position: -priority[position])
+    assert sorted(positions(memory)) == sorted(ranked[: len(memory)])
+
+
 # ---- keys ----
 
 

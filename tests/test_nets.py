@@ -160,6 +160,23 @@ class Deep(nn.Module):
         return logits
 
 
+class Tokens(nn.Module):
+    """As a vision transformer: the model itself, and not only its layers, has parameters and buffers."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(8))
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.embed = nn.Sequential(nn.Flatten(), nn.Linear(36, 8))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(torch.tanh(self.embed(x) * self.scale + self.token))
+        return logits
+
+
 class Output(dict[str, Tensor]):
     """As Hugging Face's ModelOutput: a mapping whose entries are attributes too."""
 
@@ -175,7 +192,7 @@ class Answering(nn.Module):
 
     def forward(self, x: Tensor) -> Output:
         hidden = self.body(x)
-        return Output(logits=self.score(hidden), hidden_states=hidden)
+        return Output(hidden_states=x, logits=self.score(hidden))
 
 
 def sequential() -> nn.Module:
@@ -187,6 +204,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "functional-forward": (Functional, "fc"),
     "nested": (Nested, "classifier.1"),
     "deep": (Deep, "wrapped.model.classifier.1"),
+    "own-parameters": (Tokens, "head"),
     "mapping": (Answering, "score"),
 }
 

@@ -159,13 +159,25 @@ def test_resume_with_a_network_of_ones_own(tmp_path: Path) -> None:
     records = learn_all(straight, stream[5:])
     learn_all(stopped, stream[:5])
     stopped.save(tmp_path / "learner")
-    with pytest.raises(ek.CheckpointError, match=r"net is your own.*Pass net="):
+    with pytest.raises(ek.CheckpointError, match=r"net is your own class Net.*Pass net="):
         ek.Learner.load(tmp_path / "learner")
     torch.manual_seed(99)
     second = ek.Learner.load(tmp_path / "learner", net=ek.Net.split(Own(), head="fc"))
     assert learn_all(second, stream[5:]) == records
     assert differences(snapshot(straight), snapshot(second)) == []
     assert not second.net.backbone.get_submodule("body.2").training
+
+
+@pytest.mark.parametrize("adaptor", ["none", "cba"])
+@pytest.mark.parametrize("method", METHODS)
+def test_saved_just_after_room_was_made(method: str, adaptor: str, tmp_path: Path) -> None:
+    one = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=2)
+    learn_all(one, images()[:3])
+    one.grow(7)
+    one.save(tmp_path / "learner")
+    again = ek.Learner.load(tmp_path / "learner")
+    assert learn_all(one, images()[3:]) == learn_all(again, images()[3:])
+    assert differences(snapshot(one), snapshot(again)) == []
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])

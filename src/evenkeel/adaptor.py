@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.optim import SGD, Adam, Optimizer
 
 from evenkeel.config import call_text
-from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of
+from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of, whole_number
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
 from evenkeel.nets import Net, running_statistics, scratch_buffers
@@ -58,14 +58,12 @@ class CBA:
         one_of("start", start, STARTS)
         one_of("input", input, INPUTS)
         one_of("training", training, TRAININGS)
-        if every < 1:
-            raise SettingsError(f"every={every}: the outer step is due at every n-th update, n at least 1.")
-        if not hidden or min(hidden) < 1:
+        if isinstance(hidden, int) or not len(hidden):
             raise SettingsError(f"hidden={hidden!r}: give the units of at least one hidden layer, as in (256,).")
-        self.hidden = tuple(hidden)
-        self.every = every
+        self.hidden = tuple(whole_number("hidden", units, at_least=1) for units in hidden)
+        self.every = whole_number("every", every, at_least=1)
         self.start = start
-        self.lr = lr
+        self.lr = float(lr)
         self.input = input
         self.through = through
         self.training = training
@@ -182,7 +180,7 @@ class CBA:
         if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
             raise DivergenceError(
                 "The outer loss of CBA or its gradient is no longer a finite number. The adaptor and the network are "
-                "as they were before this step; a lower learning rate may help."
+                "as they were before this update; a lower learning rate may help."
             )
         for weight, gradient in zip(omega, gradients, strict=True):
             weight.grad = gradient
@@ -251,3 +249,6 @@ def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Ten
         direction = direction + group["momentum"] * velocity if group["nesterov"] else velocity
     moved: Tensor = weight.detach() - group["lr"] * direction
     return moved
+
+
+ADAPTORS: dict[str, type[CBA]] = {"cba": CBA}

@@ -1,17 +1,16 @@
 """One file for everything a learner is: tensors that load with `weights_only=True`, and JSON for the rest.
 
-The file is written beside its destination, flushed to the disk, and renamed: whoever reads the path finds the old
-checkpoint or the new one, whole.
+The file is written beside its destination, read back, flushed to the disk, and renamed: whoever reads the path finds
+the old checkpoint or the new one, whole.
 """
 
 import json
 import os
-import pickle
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from evenkeel.errors import CheckpointError
@@ -23,24 +22,28 @@ KIND = "evenkeel learner"
 def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str, Any]) -> None:
     """`facts` must be JSON; `tensors` nested dicts and lists of tensors and numbers."""
     target = Path(path)
-    content = {"kind": KIND, "format": FORMAT, "facts": json.dumps(facts), "tensors": tensors}
+    if target.is_dir():
+        raise CheckpointError(f"Cannot save to {str(target)!r}: it is a folder. Give the name of a file.")
     if not target.parent.is_dir():
         raise CheckpointError(f"Cannot save to {str(target)!r}: the folder {str(target.parent)!r} does not exist.")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
+    content = {"kind": KIND, "format": FORMAT, "facts": json.dumps(_plain(facts)), "tensors": _plain(tensors)}
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with partial.open("wb") as file:
             torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, target)
+        torch.load(partial, map_location="cpu", weights_only=True)  # what cannot be read must not replace what can
+        partial.replace(target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the rename itself must survive a power cut
-    finally:
-        os.close(folder)
+    if os.name == "posix":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the rename itself must survive a power cut
+        finally:
+            os.close(folder)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -50,14 +53,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-        if damaged is not None:
-            raise CheckpointError(f"{str(path)!r} is damaged (its part {damaged!r} fails its checksum).")
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+        content = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a foreign file can make its readers fail in any way
         raise CheckpointError(
             f"{str(path)!r} is not a whole checkpoint: it is truncated, damaged, or another kind of file."
         ) from error
-    if not isinstance(content, dict) or content.get("kind") != KIND:
+    if damaged:
+        raise CheckpointError(f"{str(path)!r} is damaged (its part {damaged!r} fails its checksum).")
+    if not isinstance(content, dict) or content.get("kind") != KIND or not isinstance(content.get("format"), int):
         raise CheckpointError(f"{str(path)!r} is a torch file, but not a checkpoint of an evenkeel learner.")
     if content["format"] != FORMAT:
         raise CheckpointError(
@@ -65,3 +68,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{FORMAT}. {'Upgrade evenkeel to load it.' if content['format'] > FORMAT else ''}".rstrip()
         )
     return json.loads(content["facts"]), content["tensors"]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy (a learning rate from np.logspace, say) as Python's own: neither JSON nor torch takes them."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.item() if isinstance(value, np.generic) else value

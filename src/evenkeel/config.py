@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from evenkeel.errors import CheckpointError, SettingsError, nearest
 
 Recipe = dict[str, Any]  # {"name": key of a registry, "settings": {...}}: JSON, enough to build the part again
@@ -22,12 +24,13 @@ def call_text(part: object) -> str:
     return f"{type(part).__name__}({', '.join(f'{name}={value!r}' for name, value in settings(part).items())})"
 
 
-def describe(part: object, registry: Registry) -> Recipe | None:
-    """The recipe of `part`, or None when it is, or holds, something that is not in the registry (a user's own)."""
+def describe(part: object, registry: Registry) -> Recipe:
+    """The recipe of `part`; only its class where it is, or holds, something not in the registry (a user's own)."""
+    kind = {"class": type(part).__name__}
     try:
-        return _recipe(part, registry)
+        return kind | _recipe(part, registry)
     except LookupError:
-        return None
+        return kind
 
 
 def build(recipe: Recipe, registry: Registry) -> Any:
@@ -44,10 +47,16 @@ def build(recipe: Recipe, registry: Registry) -> Any:
 def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) -> Any:
     """A part of a checkpoint: the one given, or else the one its recipe describes."""
     if given is not None:
+        if recipe is None or recipe["class"] != type(given).__name__:
+            kept = "none" if recipe is None else recipe["class"]
+            raise CheckpointError(f"The checkpoint's {name} is {kept}, but {name}= is {type(given).__name__}.")
         return given
-    if recipe is None or "name" not in recipe:
-        kind = "your own" if recipe is None else f"your own class {recipe['class']}"
-        raise CheckpointError(f"The checkpoint's {name} is {kind}, which a file cannot hold. Pass {name}=...")
+    if recipe is None:
+        return None
+    if "name" not in recipe:
+        raise CheckpointError(
+            f"The checkpoint's {name} is your own class {recipe['class']}, which a file cannot hold. Pass {name}=..."
+        )
     return build(recipe, registry)
 
 
@@ -62,6 +71,8 @@ def _plain(value: object, registry: Registry) -> Any:
     """`value` as JSON can hold it; a part inside a part (the base of RAR) becomes a recipe."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, tuple | list):
         return [_plain(item, registry) for item in value]
     return _recipe(value, registry)

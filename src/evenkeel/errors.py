@@ -1,5 +1,6 @@
 """What can go wrong, as sentences for the person who caused it."""
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -21,10 +22,10 @@ class CheckpointError(EvenkeelError, ValueError):
 
 
 class DivergenceError(EvenkeelError, ArithmeticError):
-    """The loss is no longer a finite number. The weights are as they were before the step."""
+    """A number inside is no longer finite. The network is as it was before the update that found it."""
 
 
-class MethodError(EvenkeelError):
+class MethodError(EvenkeelError, RuntimeError):
     """A method breaks the contract that the learner relies on."""
 
 
@@ -45,3 +46,14 @@ def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
     if value not in choices:
         names = ", ".join(map(repr, choices))
         raise SettingsError(f"{setting}={value!r} is not one of {names}.{nearest(value, choices)}")
+
+
+def whole_number(setting: str, value: object, *, at_least: int) -> int:
+    """`value` as an int, of Python's or numpy's kind, or a SettingsError."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = at_least - 1
+    if number < at_least or isinstance(value, bool):
+        raise SettingsError(f"{setting}={value!r} must be a whole number of at least {at_least}.")
+    return number

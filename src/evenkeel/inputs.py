@@ -1,6 +1,6 @@
 """What a user hands in, made into tensors: checked first, converted once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
 
-Moments = tuple[Sequence[float], Sequence[float]]  # mean and standard deviation, a number for each channel or feature
+Moments = tuple[Any, Any]  # mean and standard deviation: a number, or one for each channel or feature
 
 
 class Intake:
@@ -20,7 +20,7 @@ class Intake:
     """
 
     def __init__(self, like: Tensor, normalize: Moments | None) -> None:
-        self.normalize = None if normalize is None else (tuple(normalize[0]), tuple(normalize[1]))
+        self.normalize = None if normalize is None else (_numbers(normalize[0]), _numbers(normalize[1]))
         self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
         self.dtype: torch.dtype | None = None
         self._like = like  # a weight of the network: its dtype and device
@@ -63,9 +63,9 @@ class Intake:
                 f"{batch.shape[1]}.{_hint(batch)}"
             )
         try:
-            forward(self.to_network(batch[:1]))
-        except (RuntimeError, IndexError, ValueError) as error:
-            if isinstance(error, SettingsError):
+            forward(self.to_network(batch[:2].clone()))
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            if isinstance(error, SettingsError) and not _hint(batch):
                 raise
             reason = str(error).splitlines()[0]
             raise InputError(
@@ -88,16 +88,25 @@ class Intake:
 
 def _as_tensor(x: object) -> Tensor:
     if isinstance(x, Tensor):
-        return x.detach()
+        if x.layout != torch.strided:
+            raise InputError(f"x is a {x.layout} tensor; give it as x.to_dense().")
+        return x.detach().clone()  # a copy: the caller may reuse it, and a network may write into its input
     try:
-        array: np.ndarray[Any, Any] = np.asarray(x)
-    except ValueError as error:
+        array: np.ndarray[Any, Any] = np.array(x)
+    except (ValueError, RuntimeError) as error:
         raise InputError(f"x cannot be made into one array: {error}.") from None
     if array.dtype.kind not in "biuf":
         raise InputError(f"x must be an array or a tensor of numbers, but it is {type(x).__name__} of {array.dtype}.")
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)  # so that the message about dtypes names something torch has
-    return torch.from_numpy(np.array(array))  # a copy: the caller may reuse the array
+    if array.dtype.itemsize > 1 and not (array.dtype.isnative and array.dtype.name in _TORCH_HAS):
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return torch.from_numpy(array)
+
+
+_TORCH_HAS = ("float16", "float32", "float64", "int16", "int32", "int64")
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.atleast_1d(np.asarray(values)))
 
 
 def _sample(batch: Tensor) -> tuple[int, ...]:
@@ -105,5 +114,7 @@ def _sample(batch: Tensor) -> tuple[int, ...]:
 
 
 def _hint(batch: Tensor) -> str:
+    if batch.dim() == 3:
+        return " If they are images without a channel dimension, give x[:, None]."
     last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)
     return " Images are (samples, channels, height, width): these look channels-last." if last else ""

@@ -1,7 +1,7 @@
 """Which label stands at which output of the head."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,13 +10,13 @@ from torch import Tensor
 from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest
 
 
-def as_labels(y: object) -> list[Hashable]:
-    """A batch of labels as plain Python objects."""
+def as_labels(y: object, name: str = "y") -> list[Hashable]:
+    """Labels as plain Python objects."""
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
-        raise InputError(f"y must be a sequence with one label for each sample, but it is the single value {y!r}.")
+        raise InputError(f"{name} must be a sequence of labels, but it is the single value {y!r}.")
     if isinstance(y, Tensor | np.ndarray):
         if y.ndim != 1:
-            raise InputError(f"y must have one dimension (one label for each sample), but its shape is {_shape(y)}.")
+            raise InputError(f"{name} must have one dimension, one entry a label, but its shape is {tuple(y.shape)}.")
         labels: list[Any] = y.tolist()
     else:
         labels = [item.item() if isinstance(item, np.generic | Tensor) else item for item in y]
@@ -30,10 +30,6 @@ def as_labels(y: object) -> list[Hashable]:
     return labels
 
 
-def _shape(value: Tensor | np.ndarray[Any, Any]) -> tuple[int, ...]:
-    return tuple(value.shape)
-
-
 class LabelMap:
     """Labels to outputs: in order of arrival, or fixed beforehand.
 
@@ -45,7 +41,7 @@ class LabelMap:
 
     def __init__(self, fixed: Sequence[Hashable] | None = None) -> None:
         self.fixed = fixed is not None
-        self.names: list[Hashable] = [] if fixed is None else as_labels(fixed)
+        self.names: list[Hashable] = [] if fixed is None else as_labels(fixed, "classes")
         self._output = {name: output for output, name in enumerate(self.names)}
         if len(self._output) < len(self.names):
             raise SettingsError("classes names a label twice; each label has one output.")
@@ -65,18 +61,24 @@ class LabelMap:
             self._output[label] = len(self.names)
             self.names.append(label)
 
+    def drop(self, new: Sequence[Hashable]) -> None:
+        """Take back what was added last."""
+        for label in new:
+            del self._output[label]
+        del self.names[len(self.names) - len(new) :]
+
     def outputs(self, labels: Sequence[Hashable]) -> Tensor:
         return torch.tensor([self._output[label] for label in labels], dtype=torch.int64)
 
     def named(self, outputs: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
         """The labels at `outputs`: an array of integers or of strings where all labels are that, else of objects."""
-        if all(type(name) is int for name in self.names):
-            table = np.array(self.names)
-        elif all(type(name) is str for name in self.names):
+        table: np.ndarray[Any, np.dtype[Any]]
+        if all(type(name) is int and abs(name) < 2**63 for name in self.names):
+            table = np.fromiter(cast(list[int], self.names), dtype=np.int64)
+        elif all(type(name) is str and not name.endswith("\0") for name in self.names):  # numpy cuts those off
             table = np.array(self.names, dtype=np.str_)
         else:
-            table = np.empty(len(self.names), dtype=object)
-            table[:] = self.names
+            table = np.fromiter(self.names, dtype=object)
         named: np.ndarray[Any, np.dtype[Any]] = table[outputs.cpu().numpy()]
         return named
 

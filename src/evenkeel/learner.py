@@ -12,19 +12,27 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from evenkeel import checkpoint
-from evenkeel.adaptor import CBA
-from evenkeel.config import describe, rebuild, settings
+from evenkeel.adaptor import ADAPTORS, CBA
+from evenkeel.config import describe, rebuild
 from evenkeel.data.augment import AUGMENTS, Augment
-from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of
+from evenkeel.errors import (
+    CheckpointError,
+    DivergenceError,
+    InputError,
+    MethodError,
+    SettingsError,
+    one_of,
+    whole_number,
+)
 from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
-from evenkeel.memory import Memory, hash_keys
+from evenkeel.memory import MEMORIES, Memory, hash_keys
 from evenkeel.methods import METHODS, Method
 from evenkeel.nets import NETS, Net, evaluating
 from evenkeel.optimizers import MakeOptimizer, make_optimizer, make_optimizer_again, optimizer_facts
 from evenkeel.rng import Streams, next_seed
 from evenkeel.step import Step
-from evenkeel.types import StepRecord
+from evenkeel.types import StepRecord, View
 
 STATISTICS = ("all", "replay")
 PREDICT_BATCH = 512
@@ -67,19 +75,25 @@ class Learner:
             raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
         if not isinstance(method, Method):
             raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
-        if replay < 1:
-            raise SettingsError(f"replay={replay}: a memory draw has at least one sample.")
-        self.net = net.train()
+        if adaptor is not None and not isinstance(adaptor, CBA):
+            raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
+        if augment is not None and not callable(augment):
+            raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
+        # A net that comes wholly in evaluation mode (a pretrained one, say) is to be trained all the same, but parts
+        # that were put there on purpose (a frozen backbone, a frozen batch norm) stay.
+        if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
+            net.train()
+        self.net = net
         self.method = method
         self.adaptor = adaptor
         self.memory = memory if isinstance(memory, Memory) else Memory(memory)
         if self.memory.seen:
             raise SettingsError("This memory already holds samples of another learner; give each an empty one.")
-        self.replay = replay
+        self.replay = whole_number("replay", replay, at_least=1)
         self.optimizer = make_optimizer(optimizer, net)
         self.augment = augment
         self.statistics = statistics
-        self.seed = seed
+        self.seed = whole_number("seed", seed, at_least=0)
         self.step = 0  # calls of `learn`
         self.labels = LabelMap(classes)
         if len(self.labels.names) > net.outputs:
@@ -91,9 +105,9 @@ class Learner:
                 "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
             )
         self._intake = Intake(next(net.head.parameters()), normalize)
-        self._streams = Streams(seed)
+        self._streams = Streams(self.seed)
         if adaptor is not None:
-            adaptor.attach(net, self.optimizer, seed)
+            adaptor.attach(net, self.optimizer, self.seed)
         method.prepare(net, self._streams["method"])
         self._step = Step(
             net=net,
@@ -104,9 +118,14 @@ class Learner:
             augment=augment,
             intake=self._intake,
             streams=self._streams,
-            replay=replay,
+            replay=self.replay,
             statistics=statistics,
         )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_step" in self.__dict__ and name in Step.__dataclass_fields__:
+            raise AttributeError(f"{name} belongs to the learner for good. Make another learner with another {name}.")
+        super().__setattr__(name, value)
 
     @property
     def classes(self) -> list[Hashable]:
@@ -128,16 +147,19 @@ class Learner:
             self._intake.fits(batch, self._classify)
             self.memory.require_room(batch)
             if self.augment is not None:
-                self.augment(batch[:1], torch.Generator())  # whether it can take such samples at all
+                self.augment(batch[:1].clone(), torch.Generator())  # whether it can take such samples at all
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._intake.accept(batch)
         self.labels.add(new)
         outputs = self.labels.outputs(labels).to(batch.device)
-
-        outcomes = [self._step(batch, outputs) for _ in range(self.method.repeats)]
-        remembered = self.method.remember(outcomes[0].new)  # as it was before any step had seen these samples
-        columns = {name: column.detach() for name, column in remembered.items()}
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                outcomes = [self._step(batch, outputs) for _ in range(self.method.repeats)]
+            columns = self._remembered(outcomes[0].new)  # as it was before any update had seen these samples
+        except BaseException:
+            self.labels.drop(new)  # what was not learned must not be predicted
+            raise
         self.memory.insert({"x": batch, "y": outputs, "key": keys, **columns}, self._streams["memory"])
         self.step += 1
         outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
@@ -152,6 +174,15 @@ class Learner:
             seen=self.memory.seen,
             classes=len(self.labels.names),
         )
+
+    def _remembered(self, view: View) -> dict[str, Tensor]:
+        columns = {name: column.detach() for name, column in self.method.remember(view).items()}
+        for name, column in columns.items():
+            if name in ("x", "y", "key", "priority"):
+                raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
+            if len(column) != len(view.y):
+                raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
+        return columns
 
     def boundary(self) -> None:
         """Tell the learner that a task ended. Optional: only some methods and settings use it."""
@@ -175,14 +206,14 @@ class Learner:
             raise SettingsError(f"The head has {self.net.outputs} outputs already; it cannot be made {outputs}.")
         self.net.require_growable()
         seed = next_seed(self._streams["grow"])
-        head = next(self.net.head.parameters())
-        new = self.net.grow(outputs, seed)
-        for group in self.optimizer.param_groups:
-            if any(weight is head for weight in group["params"]):
-                group["params"].extend(new)
+        for new, old in self.net.grow(outputs, seed):
+            for group in self.optimizer.param_groups:
+                if any(weight is old for weight in group["params"]):
+                    group["params"].append(new)
         for part in self.method.modules():
             if isinstance(part, Net):
                 part.grow(outputs, seed)
+        self.method.grow(outputs)
         for name in self.method.logit_columns:
             self.memory.widen(name, outputs)
         if self.adaptor is not None:
@@ -210,10 +241,14 @@ class Learner:
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:
             raise InputError("Nothing was learned yet, so there is no label to predict.")
-        return self.logits(x)[:, : len(self.labels.names)]
+        scores = self.logits(x)[:, : len(self.labels.names)]
+        if not bool(torch.isfinite(scores).all()):
+            raise DivergenceError("The network's answer is not finite, so there is nothing to predict from.")
+        return scores
 
     def _classify(self, x: Tensor) -> Tensor:
-        with evaluating(self.net), torch.inference_mode():
+        # Not inference mode: a table that the net caches now (of positions, say) would be of no use in training.
+        with evaluating(self.net), torch.no_grad():
             return self.method.classify(self.net, self.memory, x)
 
     # Stopping and going on
@@ -225,15 +260,15 @@ class Learner:
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Everything there is to this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
-            "net": self.net.recipe,
+            "net": {"class": type(self.net).__name__, **(self.net.recipe or {})},
             "growth": self.net.growth,
             "frozen": [name for name, weight in self.net.named_parameters() if not weight.requires_grad],
             "evaluating": [name for name, part in self.net.named_modules() if not part.training],
-            "method": describe(self.method, METHODS) or {"class": type(self.method).__name__},
-            "adaptor": None if self.adaptor is None else settings(self.adaptor),
-            "memory": settings(self.memory),
+            "method": describe(self.method, METHODS),
+            "adaptor": self.adaptor and describe(self.adaptor, ADAPTORS),
+            "memory": describe(self.memory, MEMORIES),
             "optimizer": optimizer_facts(self.optimizer, self.net),
-            "augment": self.augment and (describe(self.augment, AUGMENTS) or {"class": type(self.augment).__name__}),
+            "augment": self.augment and describe(self.augment, AUGMENTS),
             "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
             "normalize": self._intake.normalize,
             "sample": {"shape": self._intake.shape, "uint8": self._intake.dtype == torch.uint8},
@@ -257,6 +292,8 @@ class Learner:
         *,
         net: Net | None = None,
         method: Method | None = None,
+        adaptor: CBA | None = None,
+        memory: Memory | None = None,
         optimizer: Optimizer | MakeOptimizer | None = None,
         augment: Augment | None = None,
         labels: Sequence[Hashable] | None = None,
@@ -264,7 +301,7 @@ class Learner:
         """The learner of a checkpoint, to go on bit for bit on the same kind of machine and number of threads.
 
         Parts of this library are built again from the file. What is your own code must be given anew, as it was at the
-        start: `net`, `method`, `optimizer` (a function of parameters), `augment`, and `labels` of odd types.
+        start: `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of odd types.
         """
         facts, tensors = checkpoint.read(path)
         net = rebuild(facts["net"], net, NETS, "net")
@@ -274,10 +311,10 @@ class Learner:
         learner = cls(
             net,
             rebuild(facts["method"], method, METHODS, "method"),
-            adaptor=None if facts["adaptor"] is None else CBA(**facts["adaptor"]),
-            memory=Memory(**facts["memory"]),
+            adaptor=rebuild(facts["adaptor"], adaptor, ADAPTORS, "adaptor"),
+            memory=rebuild(facts["memory"], memory, MEMORIES, "memory"),
             optimizer=make_optimizer_again(facts["optimizer"], optimizer, net),
-            augment=facts["augment"] and rebuild(facts["augment"], augment, AUGMENTS, "augment"),
+            augment=rebuild(facts["augment"], augment, AUGMENTS, "augment"),
             normalize=facts["normalize"],
             **facts["settings"],
         )
@@ -294,7 +331,7 @@ class Learner:
             net.load_state_dict(tensors["net"])
             learner.method.load_state_dict(tensors["method"])
             learner.optimizer.load_state_dict(tensors["optimizer"])
-            learner.memory.load_state_dict(tensors["memory"])
+            learner.memory.load_state_dict(tensors["memory"], next(net.parameters()).device)
             learner._streams.load_state_dict(tensors["streams"])
             if learner.adaptor is not None:
                 learner.adaptor.load_state_dict(tensors["adaptor"])

@@ -2,12 +2,12 @@
 
 Every sample is given a random priority when it arrives, and the memory keeps the highest. That is an exact reservoir:
 each set of `capacity` samples of the stream is equally likely, however the stream is cut into batches. The highest
-priority ever turned away is kept as a bar that later samples must pass, so it stays exact after samples were removed.
+priority ever turned away is a bar that later samples must pass, also when removals have made room.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.config import call_text
-from evenkeel.errors import InputError, SettingsError, one_of
+from evenkeel.errors import InputError, MethodError, SettingsError, one_of, whole_number
 
 POLICIES = ("reservoir", "balanced")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -40,9 +40,8 @@ class Memory:
         self.capacity = capacity
         self.policy = policy
         self._bytes = parse_bytes(capacity) if isinstance(capacity, str) else None
-        if isinstance(capacity, bool) or (isinstance(capacity, int) and capacity < 1):
-            raise SettingsError(f"capacity={capacity!r}: a memory holds at least one sample.")
-        self.slots = capacity if isinstance(capacity, int) else 0  # of a memory in bytes: known with the first sample
+        # Of a memory in bytes the number of slots is known only with the first sample.
+        self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
         self.seen = 0
         self._filled = 0
         self._columns: dict[str, Tensor] = {}
@@ -65,8 +64,9 @@ class Memory:
 
     def require_room(self, x: Tensor) -> None:
         """An InputError if not even one sample like those of `x` fits into the bytes given."""
-        if self._bytes is not None and x[:1].nbytes > self._bytes:
-            raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {x[:1].nbytes:,} bytes.")
+        needed = x[:1].nbytes + 3 * 8  # with its output, key and priority
+        if self._bytes is not None and needed > self._bytes:
+            raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {needed:,} bytes.")
 
     def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
         """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, what `remove` finds."""
@@ -75,6 +75,10 @@ class Memory:
         offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority.to(y.device)}
         if not self._columns:
             self._allocate(offered)
+        if offered.keys() != self._columns.keys():
+            raise MethodError(
+                f"The columns to store must always be the same: {set(self._columns)}, not {set(offered)}."
+            )
         self.seen += len(y)
         group = self._group(y)
         self._widen_bars(group)
@@ -107,6 +111,8 @@ class Memory:
         if not self._columns:
             return 0
         gone = self.column("key") == hash_key(key)
+        if len(self) == self.slots:
+            self._raise_bars()
         self._delete(gone.nonzero().flatten())
         return int(gone.sum())
 
@@ -126,8 +132,8 @@ class Memory:
         columns = {name: self.column(name).clone() for name in self._columns}
         return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        columns: Mapping[str, Tensor] = state["columns"]
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
+        columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
         self.seen, self.slots, self._bars = int(state["seen"]), int(state["slots"]), state["bars"].clone()
         self._filled = len(columns["y"]) if columns else 0
         self._columns = {name: self._empty(column) for name, column in columns.items()}
@@ -153,6 +159,16 @@ class Memory:
         missing = int(group.max()) + 1 - len(self._bars)
         if missing > 0:
             self._bars = torch.cat([self._bars, torch.full((missing,), -1.0, dtype=torch.float64)])
+
+    def _raise_bars(self) -> None:
+        """Before samples leave a full memory: later ones must pass the lowest that is kept.
+
+        Then they are as likely to be in it as the earlier ones, to one part in the number of samples seen.
+        """
+        group, priority = self._group(self.column("y")).cpu(), self.column("priority").cpu()
+        lowest = torch.full_like(self._bars, torch.inf).scatter_reduce_(0, group, priority, "amin")
+        competing = (self._bars >= 0) & lowest.isfinite()
+        self._bars[competing] = lowest[competing]
 
     def _turn_away(self, group: Tensor, priority: Tensor, count: int) -> Tensor:
         """(count,) the rows that must go; raises the bars accordingly."""
@@ -189,6 +205,9 @@ class Memory:
             self.slots = slots
 
 
+MEMORIES: dict[str, type[Memory]] = {"memory": Memory}
+
+
 def sample_without_replacement(population: int, count: int, generator: torch.Generator) -> Tensor:
     """(min(count, population),) different numbers below `population`, in random order."""
     if population <= 50 * count:
@@ -202,21 +221,24 @@ def sample_without_replacement(population: int, count: int, generator: torch.Gen
 
 def hash_key(key: object) -> int:
     """A key as a 64-bit number: the memory need not hold a user's name to forget that user's data."""
-    if isinstance(key, np.generic | Tensor):
+    if isinstance(key, np.generic) or (isinstance(key, Tensor | np.ndarray) and key.ndim == 0):
         key = key.item()  # so that 7 is one key as a Python, numpy or torch number
+    if not isinstance(key, str | bytes | int):
+        raise InputError(f"A key is a string, bytes or a whole number, but {key!r} is a {type(key).__name__}.")
     digest = hashlib.blake2b(f"{type(key).__name__}:{key!r}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True) or 1  # 0 marks a sample without a key
 
 
 def hash_keys(key: object, samples: int) -> Tensor:
-    """(samples,) a list, array or tensor holds a key for each sample; anything else is the key of all of them."""
+    """(samples,) one key for all of them, or a sequence with one for each."""
     if key is None:
         return torch.zeros(samples, dtype=torch.int64)
-    if not isinstance(key, list | np.ndarray | Tensor):
+    if isinstance(key, str | bytes) or not isinstance(key, Iterable) or (isinstance(key, Tensor) and not key.ndim):
         return torch.full((samples,), hash_key(key))
-    if len(key) != samples:
-        raise InputError(f"key has {len(key)} entries, but x has {samples} samples.")
-    return torch.tensor([hash_key(one) for one in key])
+    keys = [hash_key(one) for one in key]
+    if len(keys) != samples:
+        raise InputError(f"key has {len(keys)} entries, but x has {samples} samples.")
+    return torch.tensor(keys)
 
 
 def parse_bytes(text: str) -> int:

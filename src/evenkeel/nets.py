@@ -4,6 +4,7 @@ import copy
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,11 +71,16 @@ class Net(nn.Module):
         """(n, in_features of the head)"""
         out = self.backbone(x)
         if isinstance(out, Mapping):  # Hugging Face models answer with a mapping
-            out = out["logits"]
-        if self._cut is not None and not torch.compiler.is_compiling() and self._cut.passed() is not out:
+            out = out.get("logits")
+        if self._cut is not None and not torch.compiler.is_compiling() and self._cut.last() is not out:
             raise SettingsError(
                 "The model does something after its head (a softmax, say), so it cannot be cut there. "
                 "Give the two parts instead: Net(backbone, head)."
+            )
+        if not isinstance(out, Tensor) or len(out) != len(x):
+            given = f"{len(out)} rows" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            raise SettingsError(
+                f"The backbone must give a tensor with a row for each of {len(x)} samples, not {given}."
             )
         features: Tensor = out.flatten(1)
         if features.shape[1] != self.head.in_features:
@@ -95,8 +101,11 @@ class Net(nn.Module):
                 f"{type(self.head).__name__} cannot grow; only nn.Linear can. Build it with enough outputs."
             )
 
-    def grow(self, outputs: int, seed: int) -> list[nn.Parameter]:
-        """Widen the head to `outputs`. The logits there were keep every bit. Returns the new parameters, if any."""
+    def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        """Widen the head to `outputs`. The logits there were keep every bit.
+
+        Returns the new parameters, if any, each with the old one whose part it takes (weight or bias).
+        """
         self.require_growable()
         if isinstance(self.head, nn.Linear):
             self.head = GrowingHead(self.head)
@@ -123,8 +132,8 @@ class GrowingHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         return torch.cat([part(features) for part in self.parts], dim=1)[:, : self.out_features]
 
-    def grow(self, outputs: int, seed: int) -> list[nn.Parameter]:
-        new: list[nn.Parameter] = []
+    def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        new: list[tuple[nn.Parameter, nn.Parameter]] = []
         if outputs > self._room:
             first = self.parts[0]
             assert isinstance(first, nn.Linear)
@@ -133,7 +142,7 @@ class GrowingHead(nn.Module):
                 part = nn.Linear(self.in_features, rows, bias=first.bias is not None)
             self.parts.append(part.to(first.weight))
             self._room += rows
-            new = list(part.parameters())
+            new = list(zip(part.parameters(), first.parameters(), strict=True))
         self.out_features = outputs
         return new
 
@@ -143,12 +152,18 @@ class _Cut(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.passed: Callable[[], Tensor | None] = lambda: None
+        self._passed: weakref.ref[Tensor] | None = None
 
     def forward(self, features: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
-            self.passed = weakref.ref(features)
+            self._passed = weakref.ref(features)
         return features
+
+    def last(self) -> Tensor | None:
+        return None if self._passed is None else self._passed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_passed": None}  # a weak reference cannot be pickled
 
 
 def _replace(module: nn.Module, path: Sequence[str], new: nn.Module) -> nn.Module:
@@ -221,16 +236,21 @@ class _Block(nn.Module):
 
 
 class _Images(nn.Sequential):
-    """Convolutions in channels_last, which measured 1.25 x as fast as the default layout on a CPU."""
+    """Convolutions in channels_last, which measured 1.25 x as fast as the default layout on a CPU.
 
-    def __init__(self, *layers: nn.Module) -> None:
+    Not for very narrow ones: torch 2.13 corrupts the heap in the backward of a 1x1 convolution with stride 2 and fewer
+    than 8 channels in that layout.
+    """
+
+    def __init__(self, *layers: nn.Module, width: int) -> None:
         super().__init__(*layers)
+        self.layout = torch.channels_last if width >= 16 else torch.contiguous_format
         for weight in self.parameters():
             if weight.dim() == 4:
-                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+                weight.data = weight.data.contiguous(memory_format=self.layout)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
+        x = x.contiguous(memory_format=self.layout)
         for layer in self:
             x = layer(x)
         return x
@@ -253,7 +273,7 @@ def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0)
             outputs = width * 2**stage
             layers += [_Block(inputs, outputs, stride), _Block(outputs, outputs, 1)]
             inputs = outputs
-        backbone = _Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        backbone = _Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=width)
         head = nn.Linear(inputs, classes)
     settings = {"classes": classes, "width": width, "channels": channels, "seed": seed}
     return Net(backbone, head, recipe={"name": "resnet18", "settings": settings})
@@ -276,6 +296,7 @@ def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) 
             nn.ReLU(inplace=True),
             nn.AdaptiveAvgPool2d(2),
             nn.Flatten(),
+            width=width,
         )
         head = nn.Linear(8 * width, classes)
     settings = {"classes": classes, "channels": channels, "width": width, "seed": seed}

@@ -15,6 +15,8 @@ MakeOptimizer = Callable[[Any], Optimizer]  # from parameters, or groups of them
 def make_optimizer(given: Optimizer | MakeOptimizer | None, net: Net) -> Optimizer:
     if given is None:
         return SGD(net.parameters(), lr=0.03)  # the rate of the CBA authors' own commands
+    if not isinstance(given, Optimizer) and not callable(given):
+        raise SettingsError(f"optimizer={given!r} is neither an optimizer nor a function that makes one of parameters.")
     made = given if isinstance(given, Optimizer) else given(net.parameters())
     known = {id(weight) for weight in net.parameters()}
     if not all(id(weight) in known for group in made.param_groups for weight in group["params"]):

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from evenkeel.adaptor import CBA
 from evenkeel.data.augment import Augment
-from evenkeel.errors import DivergenceError
+from evenkeel.errors import DivergenceError, SettingsError
 from evenkeel.inputs import Intake
 from evenkeel.memory import Memory
 from evenkeel.methods import Method
@@ -54,7 +54,7 @@ class Step:
 
     def _update(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> Outcome:
         augment = self.streams["augment"]
-        draws = [Draw(self._view_of(batch, augment), y)]
+        draws = [Draw(self._view_of(batch.clone(), augment), y)]  # the batch itself is stored later, untouched
         for _ in range(self.method.draws if len(self.memory) else 0):
             draws.append(self._recalled(self._draw(self.streams["draw"], augment)))
         groups = self._forward(draws)
@@ -78,8 +78,14 @@ class Step:
         if jointly and query:
             loss = loss + self.method.query_loss(query)
         _require_finite("The loss", loss)
-        self.optimizer.zero_grad()
+        if not loss.requires_grad:
+            raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
+        self.net.zero_grad()
+        if jointly and self.adaptor is not None:
+            self.adaptor.g.zero_grad()
         loss.backward()
+        gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
+        _require_finite("A gradient", torch.stack(gradients))
         self.optimizer.step()
         if self.adaptor is not None:
             self.adaptor.after_step(learned=jointly)
@@ -131,6 +137,6 @@ class Step:
 def _require_finite(name: str, *values: Tensor) -> None:
     if not all(bool(torch.isfinite(value).all()) for value in values):
         raise DivergenceError(
-            f"{name} is no longer a finite number. The network is as it was before this step; a lower learning rate "
+            f"{name} is no longer a finite number. The network is as it was before this update; a lower learning rate "
             "or normalised inputs may help."
         )

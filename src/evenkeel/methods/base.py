@@ -50,6 +50,9 @@ class Method(nn.Module, ABC):
         """Extra columns to store with the samples of an incoming batch (DER++'s logits). Called once a batch."""
         return {}
 
+    def grow(self, outputs: int) -> None:
+        """The head has `outputs` now: widen buffers with an entry for each. A `Net` among the submodules has grown."""
+
     def after_step(self, net: Net) -> None:
         """After each optimizer step: move averages, say."""
 

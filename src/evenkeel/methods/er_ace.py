@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from evenkeel.errors import SettingsError
 from evenkeel.methods.base import Method, cross_entropy
 from evenkeel.nets import Net
 from evenkeel.types import View
@@ -21,7 +22,13 @@ class ERACE(Method):
     seen: Tensor  # (outputs,) whether a class was learned before the present batch
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
-        self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool))
+        if "seen" in self._buffers:
+            raise SettingsError("This ERACE already belongs to a learner and knows its classes; make a new one.")
+        device = next(net.parameters()).device
+        self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool, device=device))
+
+    def grow(self, outputs: int) -> None:
+        self.seen = F.pad(self.seen, (0, outputs - len(self.seen)))
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         loss = F.cross_entropy(new.adapted.masked_fill(self.masked(new), torch.finfo(new.adapted.dtype).min), new.y)
@@ -31,16 +38,10 @@ class ERACE(Method):
 
     def masked(self, new: View) -> Tensor:
         """(outputs,) the classes seen before and absent from the batch."""
-        masked = widened(self.seen, new.logits.shape[1], fill=0)
+        masked = self.seen.clone()
         masked[new.y] = False
         return masked
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
-        self.seen = widened(self.seen, new.logits.shape[1], fill=0)
         self.seen[new.y] = True
         return {}
-
-
-def widened(values: Tensor, outputs: int, fill: int) -> Tensor:
-    """A copy of (old outputs,) `values`, filled up to (outputs,)."""
-    return F.pad(values, (0, outputs - len(values)), value=fill).clone()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from evenkeel.errors import SettingsError
+from evenkeel.errors import SettingsError, whole_number
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
 from evenkeel.methods.er import ER
@@ -26,12 +26,10 @@ class RAR(Method):
 
     def __init__(self, base: Method | None = None, *, repeats: int = 10) -> None:
         super().__init__()
-        if repeats < 1:
-            raise SettingsError(f"repeats={repeats}: a batch is learned at least once.")
         self.base = ER() if base is None else base
         if self.base.repeats != 1:
             raise SettingsError(f"base={self.base!r} already repeats; wrap its own base instead.")
-        self.repeats = repeats
+        self.repeats = whole_number("repeats", repeats, at_least=1)
         self.draws = self.base.draws
         self.joint_forward = self.base.joint_forward
         self.logit_columns = self.base.logit_columns
@@ -50,6 +48,9 @@ class RAR(Method):
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
         return self.base.remember(new)
+
+    def grow(self, outputs: int) -> None:
+        self.base.grow(outputs)
 
     def after_step(self, net: Net) -> None:
         self.base.after_step(net)

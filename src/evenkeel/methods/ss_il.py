@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from evenkeel.errors import SettingsError
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
-from evenkeel.methods.er_ace import widened
 from evenkeel.nets import Net
 from evenkeel.types import Draw, View
 
@@ -43,7 +42,11 @@ class SSIL(Method):
         if "teacher" in self._modules:
             raise SettingsError("This SSIL already belongs to a learner and holds its teacher; make a new one.")
         self.teacher = copy.deepcopy(net).requires_grad_(False).eval()
-        self.register_buffer("task_of", torch.full((net.outputs,), UNSEEN))
+        self.to(next(net.parameters()).device)
+        self.register_buffer("task_of", torch.full((net.outputs,), UNSEEN, device=self.task.device))
+
+    def grow(self, outputs: int) -> None:
+        self.task_of = F.pad(self.task_of, (0, outputs - len(self.task_of)), value=UNSEEN)
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         views = [new, *old]
@@ -72,7 +75,7 @@ class SSIL(Method):
 
     def _with(self, new: View) -> Tensor:
         """`task_of` once the batch is learned."""
-        task_of = widened(self.task_of, new.logits.shape[1], fill=UNSEEN)
+        task_of = self.task_of.clone()
         task_of[new.y] = torch.where(task_of[new.y] == UNSEEN, self.task, task_of[new.y])
         return task_of
 
