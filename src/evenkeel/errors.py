@@ -25,7 +25,7 @@ class DivergenceError(EvenkeelError, ArithmeticError):
     """A number inside is no longer finite. The network is as it was before the update that found it."""
 
 
-class MethodError(EvenkeelError, RuntimeError):
+class MethodError(EvenkeelError):
     """A method breaks the contract that the learner relies on."""
 
 
