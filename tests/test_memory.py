@@ -254,16 +254,32 @@ def test_the_chi_square_catches_free_slots_filled_with_whatever_comes_next() -> 
     assert inclusion_p_value(kept_in(800, naive_with_removal), SURVIVORS) < UNFAIR
 
 
-def test_free_slots_are_filled_at_the_rate_at_which_earlier_samples_were_kept() -> None:
-    """20 of 60 were kept; so of the 12 that come when all 20 have been removed about 4 should be, not all 12."""
-    entered = 0
-    for seed in range(300):
-        memory, generator = Memory(20), seeded(seed)
-        memory.insert(rows(0, 60) | {"key": hash_keys("gone", 60)}, generator)
-        assert memory.remove("gone") == 20
-        insert_all(memory, [5, 1, 6], generator, start=60)
+@pytest.mark.parametrize(("capacity", "before"), [(1, 20), (4, 16), (20, 60)], ids="{}".format)
+def test_room_is_filled_at_the_rate_at_which_earlier_samples_were_kept(capacity: int, before: int) -> None:
+    """Directly after a removal there is room for the next sample; it must have no better chance than those before."""
+    runs, entered = 1500, 0
+    generator = seeded(6)
+    for _ in range(runs):
+        memory = Memory(capacity)
+        memory.insert(rows(0, before) | {"key": hash_keys("gone", before)}, generator)
+        assert memory.remove("gone") == capacity
+        memory.insert(rows(before, before + 1), generator)
         entered += len(memory)
-    assert entered / (300 * 12) == pytest.approx(20 / 60, abs=0.04)
+    assert stats.binomtest(entered, runs, capacity / before).pvalue > FAIR
+
+
+@pytest.mark.parametrize("policy", ["reservoir", "balanced"])
+def test_removing_nobody_changes_nothing(policy: str) -> None:
+    y = torch.arange(24) % 3
+    for seed in range(60):
+        asked, left = Memory(5, policy=policy), Memory(5, policy=policy)
+        for memory in (asked, left):
+            generator = seeded(seed)
+            memory.insert({"x": torch.arange(12), "y": y[:12]}, generator)
+            if memory is asked:
+                assert memory.remove("nobody") == 0
+            memory.insert({"x": torch.arange(12, 24), "y": y[12:]}, generator)
+        assert sorted(positions(asked)) == sorted(positions(left))
 
 
 @given(data=st.data(), seed=st.integers(0, 999), capacity=st.sampled_from([1, 2, 5, 8, "400B"]))
@@ -522,20 +538,12 @@ def test_what_is_no_amount_of_bytes_is_refused(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize("capacity", [0, -1, True, False])
+@pytest.mark.parametrize("capacity", [0, -1, True, False, 2.5, None, np.int64(0)], ids=repr)
 def test_a_memory_for_no_sample_is_refused(capacity: int) -> None:
-    with pytest.raises(SettingsError, match=f"capacity={capacity}"):
+    with pytest.raises(SettingsError, match="must be a whole number of at least 1"):
         Memory(capacity)
 
 
-@pytest.mark.xfail(strict=True, reason="Memory takes any type of capacity, and then silently stores nothing")
-@pytest.mark.parametrize("capacity", [2.5, None], ids=repr)
-def test_a_capacity_of_another_type_is_refused(capacity: int) -> None:
-    with pytest.raises(SettingsError):
-        Memory(capacity)
-
-
-@pytest.mark.xfail(strict=True, reason="a numpy integer is no int: the memory has no slots and stores nothing")
 def test_a_numpy_integer_is_a_capacity_too() -> None:
     memory = Memory(np.int64(3))  # type: ignore[arg-type]
     memory.insert(rows(0, 5), seeded())
@@ -635,13 +643,14 @@ def test_a_shrunken_memory_stays_fair() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_samples_that_went_when_logits_grew_stay_gone_before_lower_ones_come_in(seed: int) -> None:
     memory, generator = Memory("400B"), seeded(seed)
-    keys = hash_keys(["gone", "stays"] * 10, 20)
-    memory.insert(rows(0, 20) | {"key": keys, "logits": torch.zeros(20, 1)}, generator)
+    keys = hash_keys(["gone", "stays"] * 5, 10)
+    memory.insert(rows(0, 10) | {"key": keys, "logits": torch.zeros(10, 1)}, generator)  # all of them fit
     memory.widen("logits", 6)
+    assert len(memory) == 7
     memory.remove("gone")
-    memory.insert(rows(20, 40) | {"logits": torch.zeros(20, 6)}, generator)
-    priority = torch.rand(40, dtype=torch.float64, generator=seeded(seed)).tolist()
-    ranked = sorted([*range(1, 20, 2), *range(20, 40)], key=lambda position: -priority[position])
+    memory.insert(rows(10, 12) | {"logits": torch.zeros(2, 6)}, generator)  # there is room for both
+    priority = torch.rand(12, dtype=torch.float64, generator=seeded(seed)).tolist()
+    ranked = sorted([*range(1, 10, 2), 10, 11], key=lambda position: -priority[position])
     assert sorted(positions(memory)) == sorted(ranked[: len(memory)])
 
 
@@ -651,20 +660,26 @@ def test_samples_that_went_when_logits_grew_stay_gone_before_lower_ones_come_in(
 @pytest.mark.parametrize(
     "same",
     [
-        (7, np.int64(7), np.uint8(7), torch.tensor(7)),
-        (0.5, np.float64(0.5), torch.tensor(0.5)),
+        (7, np.int64(7), np.uint8(7), torch.tensor(7), np.array(7)),
         ("anna", np.str_("anna")),
-        (("anna", 3), ("anna", 3)),
+        (b"anna", np.bytes_(b"anna")),
     ],
-    ids=["integers", "floats", "strings", "tuples"],
+    ids=["integers", "strings", "bytes"],
 )
 def test_one_key_in_many_guises_has_one_hash(same: Sequence[object]) -> None:
     assert len({hash_key(key) for key in same}) == 1
 
 
 def test_different_keys_have_different_hashes() -> None:
-    keys = [7, "7", b"7", 7.0, (7,), ("7",), None, "", 0, -7, "anna", "Anna", *range(1000, 2000)]
+    keys = [7, "7", b"7", "", 0, -7, "anna", "Anna", *range(1000, 2000)]
     assert len({hash_key(key) for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("key", [None, 7.0, ("anna", 3), ["anna"], object(), torch.ones(2), np.ones(2)], ids=type)
+def test_what_might_not_be_found_again_is_no_key(key: object) -> None:
+    """A float may be rounded, and an object is another one in another process."""
+    with pytest.raises(InputError, match="A key is a string, bytes or a whole number, but"):
+        hash_key(key)
 
 
 def test_a_hash_does_not_depend_on_the_process() -> None:
@@ -672,7 +687,7 @@ def test_a_hash_does_not_depend_on_the_process() -> None:
     assert hash_key("anna") == 6210743931197739096
 
 
-@given(st.one_of(st.integers(), st.text("a\u00e9 '"), st.binary(), st.tuples(st.integers(), st.booleans())))
+@given(st.one_of(st.integers(), st.text("a\u00e9 '"), st.binary()))
 @settings(deadline=None)
 def test_a_hash_fits_its_column_and_never_means_no_key(key: object) -> None:
     value = hash_key(key)
@@ -683,10 +698,11 @@ def test_a_hash_fits_its_column_and_never_means_no_key(key: object) -> None:
 def test_one_key_for_all_or_one_for_each() -> None:
     assert hash_keys(None, 3).tolist() == [0, 0, 0]
     assert hash_keys("anna", 2).tolist() == [hash_key("anna")] * 2
-    assert hash_keys(("anna", 3), 2).tolist() == [hash_key(("anna", 3))] * 2  # a tuple is a key, not a list of keys
     each = [hash_key("anna"), hash_key("bob")]
-    assert hash_keys(["anna", "bob"], 2).tolist() == hash_keys(np.array(["anna", "bob"]), 2).tolist() == each
+    for keys in (["anna", "bob"], ("anna", "bob"), np.array(["anna", "bob"]), iter(["anna", "bob"])):
+        assert hash_keys(keys, 2).tolist() == each
     assert hash_keys(torch.tensor([1, 2]), 2).tolist() == [hash_key(1), hash_key(2)]
+    assert hash_keys(torch.tensor(1), 2).tolist() == [hash_key(1)] * 2
     assert all(hash_keys(key, 2).dtype == torch.int64 for key in (None, "anna", ["anna", "bob"]))
 
 
@@ -698,7 +714,7 @@ def test_keys_must_be_as_many_as_samples() -> None:
 def test_samples_without_a_key_cannot_be_removed_by_accident() -> None:
     memory = Memory(5)
     memory.insert(rows(0, 5), seeded())
-    keys: list[object] = [None, 0, "", False]
+    keys: list[object] = [0, "", b"", False]
     assert [memory.remove(key) for key in keys] == [0, 0, 0, 0]
 
 

@@ -180,7 +180,13 @@ def head_can_grow(make: MakeMethod) -> None:
                 raise MethodError(
                     f"Saved just after growth it cannot be loaded; widen buffers in `grow`. {error}"
                 ) from None
-        _learn(learner, _stream())
+        try:
+            _learn(learner, _stream())
+        except RuntimeError as error:
+            raise MethodError(
+                f"After growth it fails ({error}). Name remembered columns of logits in `logit_columns`, and widen "
+                "buffers with an entry for each output in `grow`."
+            ) from None
         if learner.logits(x).shape[1] != 5:
             raise MethodError("`classify` does not know the new outputs.")
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from evenkeel.errors import InputError
+
 
 def task_accuracies(logits: Tensor, y: Tensor, tasks: Sequence[Sequence[int]], *, masked: bool = False) -> list[float]:
     """Accuracy in percent on the samples of each task, where `tasks` lists the outputs that belong to each.
@@ -18,8 +20,10 @@ def task_accuracies(logits: Tensor, y: Tensor, tasks: Sequence[Sequence[int]], *
     """
     found = []
     for outputs in tasks:
-        own = torch.tensor(outputs)
+        own = torch.tensor(sorted(outputs))
         mine = torch.isin(y, own)
+        if not bool(mine.any()):
+            raise InputError(f"There is no test sample of the task with outputs {list(outputs)}.")
         predicted = own[logits[mine][:, own].argmax(dim=1)] if masked else logits[mine].argmax(dim=1)
         found.append(float((predicted == y[mine]).double().mean()) * 100)
     return found

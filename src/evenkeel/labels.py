@@ -17,10 +17,11 @@ def as_labels(y: object, name: str = "y") -> list[Hashable]:
     if isinstance(y, Tensor | np.ndarray):
         if y.ndim != 1:
             raise InputError(f"{name} must have one dimension, one entry a label, but its shape is {tuple(y.shape)}.")
-        labels: list[Any] = y.tolist()
-    else:
-        labels = [item.item() if isinstance(item, np.generic | Tensor) else item for item in y]
+        y = y.tolist()
+    labels: list[Any] = [item.item() if isinstance(item, np.generic) or _is_number(item) else item for item in y]
     for label in labels:
+        if isinstance(label, Tensor | np.ndarray):
+            raise InputError(f"A label in {name} is an array of shape {tuple(label.shape)}; it must be a single value.")
         try:
             hash(label)
         except TypeError:
@@ -28,6 +29,10 @@ def as_labels(y: object, name: str = "y") -> list[Hashable]:
         if label != label:  # noqa: PLR0124 - NaN is the one value that differs from itself
             raise InputError("A label is NaN, which equals nothing, itself included, and so cannot name a class.")
     return labels
+
+
+def _is_number(item: object) -> bool:
+    return isinstance(item, Tensor | np.ndarray) and item.ndim == 0
 
 
 class LabelMap:
@@ -41,7 +46,10 @@ class LabelMap:
 
     def __init__(self, fixed: Sequence[Hashable] | None = None) -> None:
         self.fixed = fixed is not None
-        self.names: list[Hashable] = [] if fixed is None else as_labels(fixed, "classes")
+        try:
+            self.names: list[Hashable] = [] if fixed is None else as_labels(fixed, "classes")
+        except InputError as error:
+            raise SettingsError(str(error)) from None
         self._output = {name: output for output, name in enumerate(self.names)}
         if len(self._output) < len(self.names):
             raise SettingsError("classes names a label twice; each label has one output.")
@@ -95,6 +103,8 @@ class LabelMap:
                 f"The checkpoint's labels are objects that a file cannot hold ({_some(opaque)}). "
                 f"Pass labels=[...], all {len(names)} of them in the order of learner.classes."
             )
+        if len(set(names)) < len(names):
+            raise CheckpointError("labels names one twice; each label has one output.")
         if len(names) != len(state["names"]):
             raise CheckpointError(f"labels has {len(names)} entries, but the checkpoint {len(state['names'])} labels.")
         made = cls()

@@ -202,9 +202,7 @@ class Learner:
 
         `learn` does it when a label finds no free output. The logits there were keep every bit.
         """
-        if outputs <= self.net.outputs:
-            raise SettingsError(f"The head has {self.net.outputs} outputs already; it cannot be made {outputs}.")
-        self.net.require_growable()
+        self.net.require_growable(outputs)
         seed = next_seed(self._streams["grow"])
         for new, old in self.net.grow(outputs, seed):
             for group in self.optimizer.param_groups:

@@ -111,7 +111,7 @@ class Memory:
         if not self._columns:
             return 0
         gone = self.column("key") == hash_key(key)
-        if len(self) == self.slots:
+        if len(self) == self.slots and bool(gone.any()):
             self._raise_bars()
         self._delete(gone.nonzero().flatten())
         return int(gone.sum())

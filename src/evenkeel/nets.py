@@ -26,7 +26,7 @@ class Net(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: nn.Module, *, recipe: Recipe | None = None) -> None:
         super().__init__()
-        if not isinstance(getattr(head, "out_features", None), int):
+        if not all(isinstance(getattr(head, name, None), int) for name in ("in_features", "out_features")):
             raise SettingsError(
                 f"The head is a {type(head).__name__}; it must be an nn.Linear, or a module with integer "
                 "`in_features` and `out_features` that maps (n, in_features) to (n, out_features)."
@@ -72,7 +72,7 @@ class Net(nn.Module):
         out = self.backbone(x)
         if isinstance(out, Mapping):  # Hugging Face models answer with a mapping
             out = out.get("logits")
-        if self._cut is not None and not torch.compiler.is_compiling() and self._cut.last() is not out:
+        if self._cut is not None and not torch.compiler.is_compiling() and not self._cut.passed_on(out):
             raise SettingsError(
                 "The model does something after its head (a softmax, say), so it cannot be cut there. "
                 "Give the two parts instead: Net(backbone, head)."
@@ -94,7 +94,9 @@ class Net(nn.Module):
         logits: Tensor = self.head(self.features(x))
         return logits
 
-    def require_growable(self) -> None:
+    def require_growable(self, outputs: int) -> None:
+        if outputs <= self.outputs:
+            raise SettingsError(f"The head has {self.outputs} outputs already; it cannot be made {outputs}.")
         if not isinstance(self.head, nn.Linear | GrowingHead):
             raise SettingsError(
                 f"The head has {self.outputs} outputs and a new class needs one more, but a "
@@ -106,7 +108,7 @@ class Net(nn.Module):
 
         Returns the new parameters, if any, each with the old one whose part it takes (weight or bias).
         """
-        self.require_growable()
+        self.require_growable(outputs)
         if isinstance(self.head, nn.Linear):
             self.head = GrowingHead(self.head)
         assert isinstance(self.head, GrowingHead)
@@ -153,17 +155,24 @@ class _Cut(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._passed: weakref.ref[Tensor] | None = None
+        self._version = 0
 
     def forward(self, features: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
-            self._passed = weakref.ref(features)
+            self._passed, self._version = weakref.ref(features), _version(features)
         return features
 
-    def last(self) -> Tensor | None:
-        return None if self._passed is None else self._passed()
+    def passed_on(self, out: object) -> bool:
+        """Whether `out` is what came by here last, and was not written into since."""
+        last = None if self._passed is None else self._passed()
+        return last is not None and last is out and _version(last) == self._version
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_passed": None}  # a weak reference cannot be pickled
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _replace(module: nn.Module, path: Sequence[str], new: nn.Module) -> nn.Module:
