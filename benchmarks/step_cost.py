@@ -30,8 +30,8 @@ import evenkeel as ek
 BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
 NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds
     "MLP 3072-64-10": (partial(ek.mlp, features=3072, classes=CLASSES, hidden=(64,)), 60),
-    "ResNet-18 slim": (partial(ek.resnet18, classes=CLASSES, width=20), 7),
-    "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 3),
+    "ResNet-18 slim": (partial(ek.resnet18, classes=CLASSES, width=20), 11),
+    "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 5),
 }
 METHODS: dict[str, Callable[[], ek.Method]] = {"ER": ek.ER, "DER++": ek.DERpp, "CLS-ER": ek.CLSER}
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2615)
@@ -64,11 +64,9 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
     learner = ek.Learner(
         make(), method, adaptor=adaptor, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(10)
     )
-    x, y = images(MEMORY, seed=0)
-    learner.memory.insert({"x": x, "y": y, **learner.method.remember(blank_view(y))}, torch.Generator())
-    if adaptor is not None:
-        columns = {"adapted": torch.zeros(MEMORY, CLASSES)} if isinstance(method, ek.DERpp) else {}
-        learner.memory._columns.update(columns)
+    x, y = images(MEMORY, seed=0)  # the memory starts full, with every column that the method stores
+    stored = method.remember(blank_view(y, corrected=adaptor is not None))
+    learner.memory.insert({"x": x, "y": y, **stored}, torch.Generator())
     x, y = images(BATCH, seed=1)
 
     def block() -> None:
@@ -78,10 +76,9 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
     return block
 
 
-def blank_view(y: Tensor) -> ek.View:
-    """So that the memory starts full, with every column the method wants."""
+def blank_view(y: Tensor, *, corrected: bool) -> ek.View:
     nothing = torch.zeros(len(y), CLASSES)
-    return ek.View(nothing, y, {}, nothing, nothing, nothing)
+    return ek.View(nothing, y, {}, nothing, nothing, nothing.clone() if corrected else nothing)
 
 
 def cba(every: int) -> ek.CBA:

@@ -100,13 +100,13 @@ def test_every_position_of_the_stream_is_kept_equally_often(cuts: Sequence[int])
         insert_all(memory, cuts, generator)
         return positions(memory)
 
-    kept = kept_in(700, sampler)
+    kept = kept_in(500, sampler)
     assert all(len(set(run)) == CAPACITY for run in kept)
     assert inclusion_p_value(kept, range(STREAM)) > FAIR
 
 
 def test_the_chi_square_catches_the_off_by_one_reservoir() -> None:
-    assert inclusion_p_value(kept_in(700, off_by_one), range(STREAM)) < UNFAIR
+    assert inclusion_p_value(kept_in(500, off_by_one), range(STREAM)) < UNFAIR
 
 
 @pytest.mark.parametrize("cuts", [[1] * 6, [3, 3], [4, 1, 1], [6]], ids=str)
@@ -118,7 +118,7 @@ def test_every_pair_is_kept_equally_often(cuts: Sequence[int]) -> None:
         insert_all(memory, cuts, generator)
         return positions(memory)
 
-    pairs = Counter(tuple(sorted(run)) for run in kept_in(900, sampler))
+    pairs = Counter(tuple(sorted(run)) for run in kept_in(600, sampler))
     assert stats.chisquare([pairs[pair] for pair in combinations(range(6), 2)]).pvalue > FAIR
 
 
@@ -127,7 +127,7 @@ def test_the_chi_square_over_pairs_catches_neighbours_kept_together() -> None:
         start = int(torch.randint(6, (), generator=generator))
         return [start, (start + 1) % 6]
 
-    kept = kept_in(900, neighbours)
+    kept = kept_in(600, neighbours)
     assert inclusion_p_value(kept, range(6)) > FAIR  # each position is kept equally often, and yet
     pairs = Counter(tuple(sorted(run)) for run in kept)
     assert stats.chisquare([pairs[pair] for pair in combinations(range(6), 2)]).pvalue < UNFAIR
@@ -245,19 +245,19 @@ def naive_with_removal(generator: torch.Generator) -> list[int]:
 
 def test_survivors_and_later_samples_are_kept_equally_often_after_a_removal() -> None:
     """The stream goes on long enough for the memory to be full again: then it holds the highest priorities of all."""
-    kept = kept_in(800, with_removal)
+    kept = kept_in(600, with_removal)
     assert sum(len(run) == CAPACITY for run in kept) >= 0.99 * len(kept)
     assert inclusion_p_value(kept, SURVIVORS) > FAIR
 
 
 def test_the_chi_square_catches_free_slots_filled_with_whatever_comes_next() -> None:
-    assert inclusion_p_value(kept_in(800, naive_with_removal), SURVIVORS) < UNFAIR
+    assert inclusion_p_value(kept_in(600, naive_with_removal), SURVIVORS) < UNFAIR
 
 
 @pytest.mark.parametrize(("capacity", "before"), [(1, 20), (4, 16), (20, 60)], ids="{}".format)
 def test_room_is_filled_at_the_rate_at_which_earlier_samples_were_kept(capacity: int, before: int) -> None:
     """Directly after a removal there is room for the next sample; it must have no better chance than those before."""
-    runs, entered = 1500, 0
+    runs, entered = 1000, 0
     generator = seeded(6)
     for _ in range(runs):
         memory = Memory(capacity)
@@ -635,7 +635,7 @@ def test_a_shrunken_memory_stays_fair() -> None:
             memory.insert(rows(start, start + 15) | {"logits": torch.zeros(15, width)}, generator)
         return positions(memory)
 
-    kept = kept_in(700, sampler)
+    kept = kept_in(500, sampler)
     assert {len(run) for run in kept} == {500 // 76}
     assert inclusion_p_value(kept, range(30)) > FAIR
 

@@ -135,7 +135,7 @@ def _encode(name: Hashable) -> Any:
 
 def _decode(value: Any) -> Hashable:
     if not isinstance(value, dict):
-        return str(value) if isinstance(value, str) else value
+        return cast(Hashable, value)
     if "tuple" in value:
         return tuple(_decode(item) for item in value["tuple"])
     return _Opaque(value["object"])

@@ -26,7 +26,7 @@ from evenkeel.errors import (
 )
 from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
-from evenkeel.memory import MEMORIES, Memory, hash_keys
+from evenkeel.memory import MEMORIES, OWN_COLUMNS, Memory, hash_keys
 from evenkeel.methods import METHODS, Method
 from evenkeel.nets import NETS, Net, evaluating
 from evenkeel.optimizers import MakeOptimizer, make_optimizer, make_optimizer_again, optimizer_facts
@@ -177,8 +177,11 @@ class Learner:
 
     def _remembered(self, view: View) -> dict[str, Tensor]:
         columns = {name: column.detach() for name, column in self.method.remember(view).items()}
+        known = self.memory.extra_columns
+        if known is not None and columns.keys() != known:
+            raise MethodError(f"`remember` must always give the same columns: {sorted(known)}, not {sorted(columns)}.")
         for name, column in columns.items():
-            if name in ("x", "y", "key", "priority"):
+            if name in OWN_COLUMNS:
                 raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
             if len(column) != len(view.y):
                 raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
@@ -209,7 +212,7 @@ class Learner:
                 if any(weight is old for weight in group["params"]):
                     group["params"].append(new)
         for part in self.method.modules():
-            if isinstance(part, Net):
+            if isinstance(part, Net) and part.outputs < outputs:  # not the net itself, if the method keeps it
                 part.grow(outputs, seed)
         self.method.grow(outputs)
         for name in self.method.logit_columns:

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from evenkeel.config import call_text
-from evenkeel.errors import InputError, MethodError, SettingsError, one_of, whole_number
+from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of, whole_number
 
 POLICIES = ("reservoir", "balanced")
+OWN_COLUMNS = ("x", "y", "key", "priority")
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -62,6 +63,11 @@ class Memory:
         """(len(self), ...) a view of what is stored under `name`."""
         return self._columns[name][: self._filled]
 
+    @property
+    def extra_columns(self) -> set[str] | None:
+        """The columns that a method stores beside ours; None before the first sample."""
+        return self._columns.keys() - set(OWN_COLUMNS) if self._columns else None
+
     def require_room(self, x: Tensor) -> None:
         """An InputError if not even one sample like those of `x` fits into the bytes given."""
         needed = x[:1].nbytes + 3 * 8  # with its output, key and priority
@@ -75,10 +81,6 @@ class Memory:
         offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority.to(y.device)}
         if not self._columns:
             self._allocate(offered)
-        if offered.keys() != self._columns.keys():
-            raise MethodError(
-                f"The columns to store must always be the same: {set(self._columns)}, not {set(offered)}."
-            )
         self.seen += len(y)
         group = self._group(y)
         self._widen_bars(group)
@@ -134,6 +136,8 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
         columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
+        if self._bytes is None and self.slots != state["slots"]:
+            raise CheckpointError(f"The memory has {self.slots} slots, but that of the checkpoint {state['slots']}.")
         self.seen, self.slots, self._bars = int(state["seen"]), int(state["slots"]), state["bars"].clone()
         self._filled = len(columns["y"]) if columns else 0
         self._columns = {name: self._empty(column) for name, column in columns.items()}
@@ -247,8 +251,9 @@ def parse_bytes(text: str) -> int:
     (8000000, 1536)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", text)
-    if match is None or match[2].upper() not in _UNITS:
+    size = 0 if match is None else int(float(match[1]) * _UNITS.get(match[2].upper(), 0))
+    if not size:
         raise SettingsError(
-            f"capacity={text!r} is neither a number of samples nor an amount of bytes such as '8MB' or '512KiB'."
+            f"memory={text!r} is neither a number of samples nor an amount of bytes such as '8MB' or '512KiB'."
         )
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return size

@@ -28,7 +28,10 @@ def forgetting(r: Matrix) -> float:
 
 
 def forgetting_over_all(r: Matrix) -> float:
-    """1/T sum over all i of max_j R[j, i] - R[T-1, i], the formula of the CBA paper: (T-1)/T of `forgetting`"""
+    """1/T sum over all i of max_j R[j, i] - R[T-1, i], the formula of the CBA paper
+
+    It is (T-1)/T of `forgetting` where the last task is at its best in the end.
+    """
     return float((r.max(axis=0) - r[-1]).mean())
 
 

@@ -12,6 +12,8 @@ from evenkeel.rng import make_generator
 def disjoint(labels: Tensor, *, tasks: Sequence[Sequence[int]], seed: int = 0) -> list[Tensor]:
     """Class-incremental: each task brings all samples of its classes, shuffled. Returns indices, task by task.
 
+    Samples of a class that is in no task are left out.
+
     >>> [sorted(part.tolist()) for part in disjoint(torch.tensor([0, 1, 2, 3, 0]), tasks=[[0, 1], [2, 3]])]
     [[0, 1, 4], [2, 3]]
     """
@@ -42,6 +44,7 @@ SCENARIOS: dict[str, Callable[..., list[Tensor]]] = {"disjoint": disjoint, "blur
 
 
 def _by_task(labels: Tensor, tasks: Sequence[Sequence[int]]) -> list[Tensor]:
+    labels = torch.as_tensor(labels)
     named = [label for task in tasks for label in task]
     if len(set(named)) < len(named):
         raise SettingsError("tasks names a class twice; each class belongs to one task.")

@@ -16,7 +16,9 @@ class ERACE(Method):
     """ER-ACE (Caccia et al. 2022): CE(new, old classes left out) + CE(memory).
 
     The incoming batch competes only with its own classes and with those never seen, so it does not push old classes
-    down; memory, which holds all of them, competes with all. "Own" is what is in the batch: no boundary is needed.
+    down; memory, which holds all of them, competes with all. "Own" is what is in the batch: no boundary is needed, and
+    masking and replay begin with the first batch (in the released CBA code: with the second task, and there every class
+    above the highest seen one counts as unseen, none below it).
     """
 
     seen: Tensor  # (outputs,) whether a class was learned before the present batch
