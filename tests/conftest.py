@@ -1,5 +1,10 @@
 import pytest
 import torch
+from hypothesis import settings
+
+# The same examples every time, and no deadline: a slow machine is no fault of the code.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(autouse=True, scope="session")

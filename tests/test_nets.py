@@ -14,18 +14,9 @@ from torch.nn import functional as F
 
 from evenkeel.config import build
 from evenkeel.errors import SettingsError
-from evenkeel.nets import (
-    NETS,
-    GrowingHead,
-    Net,
-    convnet,
-    evaluating,
-    mlp,
-    resnet18,
-    running_statistics,
-    scratch_buffers,
-)
+from evenkeel.nets import GrowingHead, Net, evaluating, running_statistics, scratch_buffers
 from evenkeel.rng import derive
+from evenkeel.zoo import NETS, convnet, mlp, resnet18
 
 
 def count(net: nn.Module) -> int:

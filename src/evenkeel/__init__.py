@@ -15,8 +15,9 @@ from evenkeel.errors import (
 from evenkeel.learner import Learner
 from evenkeel.memory import Memory
 from evenkeel.methods import CLSER, ER, ERACE, METHODS, RAR, SSIL, DERpp, Method, cross_entropy
-from evenkeel.nets import NETS, Net, convnet, mlp, resnet18
+from evenkeel.nets import Net
 from evenkeel.types import Draw, StepRecord, View
+from evenkeel.zoo import NETS, convnet, mlp, resnet18
 
 __all__ = [
     "AUGMENTS",

@@ -28,11 +28,12 @@ from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
 from evenkeel.memory import MEMORIES, OWN_COLUMNS, Memory, hash_keys
 from evenkeel.methods import METHODS, Method
-from evenkeel.nets import NETS, Net, evaluating
+from evenkeel.nets import Net, evaluating
 from evenkeel.optimizers import MakeOptimizer, make_optimizer, make_optimizer_again, optimizer_facts
 from evenkeel.rng import Streams, next_seed
 from evenkeel.step import Step
 from evenkeel.types import StepRecord, View
+from evenkeel.zoo import NETS
 
 STATISTICS = ("all", "replay")
 PREDICT_BATCH = 512
@@ -47,7 +48,7 @@ class Learner:
     they take outputs in order of arrival and the head grows. statistics: whose batches move batch norm's running
     statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
 
-    >>> from evenkeel.nets import mlp
+    >>> from evenkeel.zoo import mlp
     >>> from evenkeel.methods import ER
     >>> learner = Learner(mlp(features=4, classes=2), ER(), memory=10)
     >>> record = learner.learn(torch.ones(2, 4), ["cat", "dog"])
