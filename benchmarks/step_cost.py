@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
+from evenkeel.zoo import _Images
 
 BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
 NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds
@@ -44,9 +45,14 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return x, torch.randint(CLASSES, (count,), generator=generator)
 
 
-def bare(make: Callable[[], ek.Net], groups: int) -> Block:
+def bare(make: Callable[[], ek.Net], groups: int, layout: torch.memory_format | None = None) -> Block:
     """`groups` forwards of 32 ready images, one backward, one step."""
     net = make().train()
+    if layout is not None:
+        assert isinstance(net.backbone, _Images)
+        net.backbone.layout = layout
+        for weight in net.parameters():
+            weight.data = weight.data.contiguous(memory_format=layout)
     optimizer = SGD(net.parameters(), lr=0.03)
     batches = [(x.float() / 255, y) for x, y in (images(BATCH, seed) for seed in range(groups))]
 
@@ -88,6 +94,8 @@ def cba(every: int) -> ek.CBA:
 def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str, Block]]:
     """name -> (base it is compared with, block)"""
     found = {"bare, 2 groups": ("bare, 2 groups", bare(make, 2))}
+    if isinstance(make().backbone, _Images):
+        found["bare, default layout"] = ("bare, 2 groups", bare(make, 2, torch.contiguous_format))
     for name in methods:
         base = "bare, 2 groups"
         if METHODS[name]().draws == 2:

@@ -117,18 +117,19 @@ def test_parts_that_do_not_fit(saved: Path) -> None:
         ek.Learner.load(saved, net=ek.mlp(features=64, classes=4))
 
 
-@pytest.mark.parametrize(
-    "part", [{"method": ek.ER()}, {"adaptor": ek.CBA(hidden=(8, 8))}, {"augment": ek.RandAugment()}, {"net": None}]
-)
-def test_other_parts_than_the_checkpoints_are_refused(part: dict[str, Any], saved: Path) -> None:
-    if "adaptor" in part:
-        with pytest.raises(ek.CheckpointError, match="does not fit the parts given"):
-            ek.Learner.load(saved, **part)
-    elif "net" in part:
-        ek.Learner.load(saved, **part)
-    else:
-        with pytest.raises(ek.CheckpointError, match=r"is (DERpp|CropFlip), but (method|augment)= is"):
-            ek.Learner.load(saved, **part)
+PARTS: dict[str, tuple[dict[str, Any], str]] = {
+    "method": ({"method": ek.ER()}, "method is DERpp, but method= is ER"),
+    "augment": ({"augment": ek.RandAugment()}, "augment is CropFlip, but augment= is RandAugment"),
+    "adaptor": ({"adaptor": ek.CBA(hidden=(8, 8))}, "does not fit the parts given"),
+    "memory": ({"memory": ek.Memory(99)}, "has 99 slots, but that of the checkpoint 10"),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_other_parts_than_the_checkpoints_are_refused(part: str, saved: Path) -> None:
+    given, message = PARTS[part]
+    with pytest.raises(ek.CheckpointError, match=message):
+        ek.Learner.load(saved, **given)
 
 
 def test_a_file_of_our_kind_without_a_format(saved: Path) -> None:

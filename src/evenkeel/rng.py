@@ -62,7 +62,7 @@ def next_seed(generator: torch.Generator) -> int:
 def global_seed(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generator for code that can use no other (default initialisation, dropout), then put it back.
 
-    torch.random.fork_rng does the same at fifty times the cost, which counts in a step.
+    torch.random.fork_rng does the same at a cost that counts in a step.
     """
     generators = [torch.default_generator]
     if device is not None and device.type == "cuda":

@@ -28,7 +28,7 @@ class _Block(nn.Module):
 
 
 class _Images(nn.Sequential):
-    """Convolutions in channels_last, which measured 1.25 x as fast as the default layout on a CPU.
+    """Convolutions in channels_last, which is the faster layout on a CPU (a row of benchmarks/step_cost.py).
 
     Not for very narrow ones: torch 2.13 corrupts the heap in the backward of a 1x1 convolution with stride 2 and fewer
     than 8 channels in that layout.
