@@ -1,19 +1,16 @@
 """Measures of a run, by hand and by what other libraries publish for the same matrices."""
 
+import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from evenkeel import metrics
-from evenkeel.errors import InputError
-from evenkeel.evaluate import task_accuracies
 
 Matrix = NDArray[np.float64]
 
@@ -22,12 +19,16 @@ Matrix = NDArray[np.float64]
 HAND: Matrix = np.array([[70.0, 10.0, 20.0], [80.0, 60.0, 30.0], [50.0, 45.0, 90.0]])
 BY_HAND: dict[str, tuple[Callable[[Matrix], float], float]] = {
     "average-accuracy": (metrics.average_accuracy, (50 + 45 + 90) / 3),
+    "average-incremental-accuracy": (metrics.average_incremental_accuracy, (70 + (80 + 60) / 2 + 185 / 3) / 3),
     "learning-accuracy": (metrics.learning_accuracy, (70 + 60 + 90) / 3),
     "forgetting-over-T-1": (metrics.forgetting, (30 + 15) / 2),
     "forgetting-over-T": (metrics.forgetting_over_all, (30 + 15 + 0) / 3),
+    "forgetting-before-end": (metrics.forgetting_before_end, (30 + 15 - 60) / 3),
     "forgetting-since-learned": (metrics.forgetting_since_learned, (20 + 15) / 2),
+    "forgetting-but-newest-two": (metrics.forgetting_but_newest_two, 20 / 2),
     "backward-transfer": (metrics.backward_transfer, -(20 + 15) / 2),
     "forward-transfer": (lambda r: metrics.forward_transfer(r, [5, 12, 24]), ((10 - 12) + (30 - 24)) / 2),
+    "worst-case-accuracy-at-task-ends": (lambda r: metrics.worst_case_accuracy([], [], r), (50 + 45 + 90) / 3),
 }
 
 
@@ -38,7 +39,7 @@ def test_by_hand(measure: Callable[[Matrix], float], expected: float) -> None:
     assert np.array_equal(HAND, before)  # the released code pads its caller's lists
 
 
-# Vectors that Avalanche ("first minus now") and Continuum test themselves by.
+# Vectors that Avalanche ("first minus now") and Continuum test themselves by, as fractions of 1.
 AVALANCHE: Matrix = np.array([[1, 0, 0], [0.5, 0.8, 1], [0.2, 1, 0.5]])
 CONTINUUM: Matrix = np.array([[1, 0.25], [0.25, 0.25]])
 CONTINUUM_TRANSFER: Matrix = np.array([[1, 0.5], [0.5, 0]])
@@ -54,6 +55,13 @@ GOLDEN: dict[str, tuple[Callable[[Matrix], float], Matrix, float]] = {
 @pytest.mark.parametrize(("measure", "matrix", "expected"), GOLDEN.values(), ids=GOLDEN)
 def test_published_vectors(measure: Callable[[Matrix], float], matrix: Matrix, expected: float) -> None:
     assert measure(matrix) == pytest.approx(expected)
+
+
+def test_forgetting_by_class_as_i_blurry_counts_it() -> None:
+    """Three task ends, five classes: one forgotten, one best in the end, one new, one never learned, one kept."""
+    recall: Matrix = np.array([[80.0, 20, 0, 0, 50], [60.0, 30, 0, 0, 50], [10.0, 70, 90, 0, 50]])
+    assert metrics.forgetting_before_end(recall) == pytest.approx((70 - 40 + 0) / 3)
+    assert metrics.forgetting_before_end(np.array([[0.0, 0], [50, 50]])) == 0  # nothing was learned before the end
 
 
 def test_signs() -> None:
@@ -76,6 +84,21 @@ def test_a_single_task_has_forgotten_nothing(name: str) -> None:
         assert measure(one) == (70 if "accuracy" in name else 0)
 
 
+def test_formulas_for_reports() -> None:
+    """The first line is a formula; below it stands who uses it."""
+    public = [
+        each
+        for name, each in inspect.getmembers(metrics, inspect.isfunction)
+        if each.__module__ == metrics.__name__ and not name.startswith("_")
+    ]
+    assert len(public) == 17
+    for measure in public:
+        formula, empty, *users = inspect.getdoc(measure).splitlines()  # type: ignore[union-attr]
+        assert " = " in formula
+        assert empty == ""
+        assert users
+
+
 MATRICES = st.integers(1, 7).flatmap(
     lambda tasks: hnp.arrays(np.float64, (tasks, tasks), elements=st.floats(0, 100, width=16))
 )
@@ -89,8 +112,24 @@ def test_how_the_measures_relate(r: Matrix) -> None:
     assert metrics.forgetting_over_all(r) == pytest.approx((tasks - 1) / tasks * metrics.forgetting(r))
     assert metrics.backward_transfer(r) == -metrics.forgetting_since_learned(r)
     assert metrics.forgetting(r) >= max(0, metrics.forgetting_since_learned(r)) - 1e-9
-    measures = [metrics.average_accuracy, metrics.learning_accuracy, metrics.forgetting, metrics.backward_transfer]
-    assert all(np.isfinite(measure(r)) for measure in measures)
+    assert all(np.isfinite(measure(r)) for name, (measure, _) in BY_HAND.items() if name != "forward-transfer")
+
+    lower = np.tril(r)  # nothing is known of a task before it comes, and what is last was not there before
+    assert metrics.average_incremental_accuracy(r) == pytest.approx(metrics.average_incremental_accuracy(lower))
+    ends = [metrics.average_accuracy(lower[: t + 1, : t + 1]) for t in range(tasks)]
+    assert metrics.average_incremental_accuracy(r) == pytest.approx(sum(ends) / tasks)
+
+    learned = r + 1  # every task is got right at times
+    learned[:-1, -1] = 0
+    before = metrics.forgetting_before_end(learned)
+    assert metrics.forgetting(learned) == pytest.approx(
+        float(np.maximum(learned[:-1].max(axis=0) - learned[-1], 0)[:-1].mean()) if tasks > 1 else 0
+    )
+    assert before <= metrics.forgetting(learned) + 1e-9  # which clips at 0
+
+    gone = (np.diagonal(r) - r[-1])[:-1]
+    shorter = metrics.forgetting_since_learned(r) - (gone[-1] / (tasks - 1) if tasks > 1 else 0)
+    assert metrics.forgetting_but_newest_two(r) == pytest.approx(shorter)
 
 
 @given(st.lists(st.floats(0, 100, width=16), min_size=1, max_size=30), st.integers(1, 10))
@@ -109,57 +148,68 @@ def test_the_area_counts_every_point_of_every_task() -> None:
     assert metrics.area_sum([], 5) == 0
 
 
-# ---- accuracies by task ----
-
-
-def test_accuracies_by_hand() -> None:
-    logits = torch.tensor(
-        [
-            [5.0, 1.0, 0.0, 0.0],  # 0, right
-            [0.0, 1.0, 5.0, 0.0],  # 1, taken for a class of the other task
-            [1.0, 0.0, 0.0, 0.0],  # 1, wrong within its task too
-            [0.0, 0.0, 0.0, 5.0],  # 3, right
-            [0.0, 0.0, 1.0, 0.0],  # 2, right
-            [9.0, 0.0, 1.0, 0.0],  # 2, taken for a class of the other task
-        ]
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.floats(0, 100, width=16)), max_size=40).map(
+        lambda drawn: sorted(drawn, key=lambda point: point[0])
     )
-    y = torch.tensor([0, 1, 1, 3, 2, 2])
-    tasks = [[0, 1], [2, 3]]
-    assert task_accuracies(logits, y, tasks) == pytest.approx([100 / 3, 200 / 3])
-    assert task_accuracies(logits, y, tasks, masked=True) == pytest.approx([200 / 3, 100])
+)
+def test_areas_by_task(drawn: list[tuple[int, float]]) -> None:
+    tasks, points = [task for task, _ in drawn], [value for _, value in drawn]
+    areas = metrics.areas_by_task(points, tasks)
+    assert len(areas) == max(tasks, default=-1) + 1
+    for task, area in enumerate(areas):
+        own = [value for of, value in drawn if of == task]
+        assert area == pytest.approx(sum(own) / len(own) if own else 0)
+    whole = sum(area * tasks.count(task) for task, area in enumerate(areas))
+    assert whole == pytest.approx(metrics.area_under_curve(points) * len(points))
 
 
-def test_outputs_that_no_task_has_compete_unless_masked() -> None:
-    """As in the CBA paper: outputs of classes not yet seen count; cutting them off would give higher numbers."""
-    logits, y = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([0])
-    assert task_accuracies(logits, y, [[0, 1]]) == [0]
-    assert task_accuracies(logits, y, [[0, 1]], masked=True) == [100]
+# ---- the stability gap ----
 
 
-def accuracies_both_ways(scores: NDArray[Any], y: list[int], tasks: list[list[int]]) -> tuple[list[float], list[float]]:
-    logits = torch.tensor(scores, dtype=torch.float32)
-    before, labels = logits.clone(), torch.tensor(y)
-    plain = task_accuracies(logits, labels, tasks)
-    masked = task_accuracies(logits, labels, tasks, masked=True)
-    assert torch.equal(logits, before)
-    assert labels.tolist() == y
-    return plain, masked
+def test_worst_case_accuracy_by_hand() -> None:
+    """Both old tasks drop below all they have at task ends, when a later one begins."""
+    curve: list[list[float]] = [[40, 0, 0], [70, 0, 0], [15, 30, 0], [80, 60, 0], [30, 5, 80], [50, 45, 90]]
+    tasks = [0, 0, 1, 1, 2, 2]
+    # Task 0 is at 15 when task 1 begins, task 1 at 5 when task 2 begins; what was before they were learned is no drop.
+    assert metrics.worst_case_accuracy(curve, tasks, HAND) == pytest.approx((15 + 5 + 90) / 3)
+    assert metrics.worst_case_accuracy(curve[:2], tasks[:2], HAND) == pytest.approx((50 + 45 + 90) / 3)
+    assert metrics.worst_case_accuracy([[3.0], [9.0]], [0, 0], np.array([[70.0]])) == 70
 
 
-@given(data=st.data(), tasks=st.sampled_from([[[0, 1], [2, 3]], [[0], [1, 2, 3]], [[1, 3], [0, 2]]]))
-@settings(deadline=None)
-def test_knowing_the_task_never_hurts_and_the_logits_stay(data: st.DataObject, tasks: list[list[int]]) -> None:
-    y = [0, 1, 2, 3, *data.draw(st.lists(st.integers(0, 3), max_size=8))]
-    scores = data.draw(hnp.arrays(np.float32, (len(y), 5), elements=st.integers(-3, 3)))  # with many ties
-    plain, masked = accuracies_both_ways(scores, y, tasks)
-    assert all(known >= unknown for known, unknown in zip(masked, plain, strict=True))
+@given(r=MATRICES, data=st.data())
+def test_the_worst_case_is_no_better_than_the_end(r: Matrix, data: st.DataObject) -> None:
+    points = data.draw(st.integers(0, 12))
+    tasks = sorted(data.draw(st.lists(st.integers(0, len(r) - 1), min_size=points, max_size=points)))
+    curve = data.draw(hnp.arrays(np.float64, (points, len(r)), elements=st.floats(0, 100, width=16)))
+    worst = metrics.worst_case_accuracy(curve.tolist(), tasks, r)
+    assert worst <= metrics.worst_case_accuracy([], [], r) + 1e-9 <= metrics.average_accuracy(r) + 2e-9
+    assert worst >= 0
+    by_formula = 0.0  # with k = T, t the end
+    for i in range(len(r) - 1):
+        seen = [row[i] for row, task in zip(curve, tasks, strict=True) if task > i] + [row[i] for row in r[i + 1 :]]
+        by_formula += min(seen)
+    k = len(r)
+    by_formula = r[-1, -1] / k + (1 - 1 / k) * (by_formula / (k - 1) if k > 1 else 0)
+    assert worst == pytest.approx(by_formula)
 
 
-def test_knowing_the_task_does_not_hurt_in_whatever_order_its_classes_are_listed() -> None:
-    plain, masked = accuracies_both_ways(np.zeros((1, 2)), [0], [[1, 0]])
-    assert masked >= plain
+# ---- what is predicted ----
 
 
-def test_a_task_without_samples_is_told() -> None:
-    with pytest.raises(InputError, match=r"no test sample of the task with outputs \[1\]"):
-        task_accuracies(torch.zeros(1, 2), torch.tensor([0]), [[0], [1]])
+def test_recency_bias() -> None:
+    assert metrics.recency_bias([10, 10, 10, 10]) == 25  # fair: 100/T
+    assert metrics.recency_bias([10, 30, 60]) == 60
+    assert metrics.recency_bias([0.1, 0.1, 0.2]) == pytest.approx(50)  # shares do as well
+    assert metrics.recency_bias([7]) == 100
+    assert metrics.recency_bias([5, 0]) == 0
+    assert metrics.recency_bias([]) == metrics.recency_bias([0, 0]) == 0
+    assert metrics.recency_bias(np.array([1, 3])) == 75  # type: ignore[arg-type]
+
+
+def test_recall_by_class() -> None:
+    confusion = [[8, 2, 0], [0, 0, 0], [1, 2, 1]]
+    assert metrics.class_recall(confusion).tolist() == [80, 0, 25]
+    assert metrics.class_recall(np.array(confusion) / 100).tolist() == pytest.approx([80, 0, 25])  # shares do as well
+    assert metrics.class_recall([[3]]).tolist() == [100]
+    assert metrics.class_recall(np.zeros((0, 0))).tolist() == []

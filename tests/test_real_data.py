@@ -1,53 +1,48 @@
-"""On real data: CLINC150 sentence embeddings (see ../shared/data/README.md), found by EVENKEEL_DATA."""
+"""On real data: CLINC150 sentence embeddings and CIFAR-10 (see ../shared/data/README.md), found by EVENKEEL_DATA."""
 
 import os
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import evenkeel as ek
-from evenkeel.data.scenarios import disjoint
-from evenkeel.evaluate import task_accuracies
-from evenkeel.metrics import average_accuracy, forgetting, learning_accuracy
 
-FILE = Path(os.environ.get("EVENKEEL_DATA", "")) / "clinc150" / "minilm-l6.npz"
-pytestmark = pytest.mark.skipif(not FILE.is_file(), reason="EVENKEEL_DATA does not lead to clinc150/minilm-l6.npz")
-TASKS = [list(range(start, start + 10)) for start in range(0, 60, 10)]
+DATA = Path(os.environ.get("EVENKEEL_DATA", "nowhere"))
 
 
-def run(adaptor: ek.CBA | None, seed: int) -> tuple[float, float, float]:
-    """ACC, FM, learning accuracy over the first six tasks of ten classes; float16 features as they come."""
-    data = dict(np.load(FILE))  # all of it now: the file reads an array anew at each access
-    y, y_test = torch.from_numpy(data["y_train"]), torch.from_numpy(data["y_test"])
-    seen = y_test < 60
-    learner = ek.Learner(
-        ek.mlp(features=384, classes=60, seed=seed),
-        ek.ER(),
-        adaptor=adaptor,
-        memory=150,
-        replay=10,
-        optimizer=partial(torch.optim.SGD, lr=0.3),
-        classes=range(60),
-        seed=seed,
-    )
-    rows = []
-    for samples in disjoint(y, tasks=TASKS, seed=seed):
-        for batch in samples.split(10):
-            learner.learn(data["x_train"][batch], y[batch])
-        rows.append(task_accuracies(learner.logits(data["x_test"][seen]), y_test[seen], TASKS))
-    r = np.array(rows)
-    return average_accuracy(r), forgetting(r), learning_accuracy(r)
+def last(config: ek.Config, **how: Any) -> ek.Ended:
+    *_, end = ek.run(config, root=DATA, **how)
+    assert isinstance(end, ek.Ended)
+    return end
 
 
-def test_replay_learns_and_cba_forgets_less() -> None:
-    plain, corrected = (np.array([run(make(), seed) for seed in (0, 1)]) for make in (lambda: None, _cba))
+@pytest.mark.skipif(not (DATA / "clinc150").is_dir(), reason="EVENKEEL_DATA does not lead to clinc150")
+def test_on_sentences_replay_learns_and_cba_forgets_less() -> None:
+    """The first six tasks of ten classes; float16 features as they come."""
+    first_sixty = [f"scenario.order={list(range(60))}", "scenario.tasks=6", "memory.capacity=150", "evaluation.every=0"]
+    scores = {}
+    for name, settings in {"plain": [], "cba": ["adaptor.name=cba", "adaptor.every=1", "adaptor.lr=0.01"]}.items():
+        runs = [last(ek.load_config("clinc150", [*first_sixty, *settings, f"seed={seed}"])) for seed in (0, 1)]
+        scores[name] = np.array([[run.metrics["acc"], run.metrics["fm"]] for run in runs], dtype=np.float64)
+    plain, corrected = scores["plain"], scores["cba"]
     assert plain[:, 0].mean() > 50  # chance is 1.7
     assert (corrected[:, 1] < plain[:, 1] - 3).all()  # forgetting, seed by seed
     assert corrected[:, 0].mean() > plain[:, 0].mean()
 
 
-def _cba() -> ek.CBA:
-    return ek.CBA(every=1, lr=1e-2)
+@pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="EVENKEEL_DATA does not lead to cifar10")
+def test_a_short_stream_of_cifar10_through_the_slim_resnet() -> None:
+    """The paper's preset but for the width, 200 images of each class instead of 5,000, and a test set of 500."""
+    short = ["net.width=20", "threads=1", "limits.train=200", "limits.test=50", "evaluation.sample=100"]
+    records = list(ek.run(ek.load_config("paper/cifar10-er-cba", [*short, "evaluation.alignment=10"]), root=DATA))
+    results = ek.Results.of(records)
+    assert results.ended is not None
+    assert [test.step for test in results.tested] == [0, 12, 24, 36, 48, 60]  # 400 images a task, whole batches only
+    assert all(np.isfinite(step.loss) for step in results.steps)
+    assert sum(step.outer_loss is not None for step in results.steps) == 4 * 3  # every fifth step from the second task
+    assert results.ended.metrics["learning_accuracy"] > 55  # type: ignore[operator]  # two classes a task; untrained: 10
+    assert results.ended.metrics["acc_task_il"] > 55  # type: ignore[operator]  # chance is 50
+    assert results.ended.metrics["acc"] > 12  # type: ignore[operator]
+    assert len(results.aligned) == 6

@@ -3,19 +3,25 @@
 from evenkeel.adaptor import CBA
 from evenkeel.checks import check_method
 from evenkeel.data.augment import AUGMENTS, CropFlip, PerSample, RandAugment
+from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS
+from evenkeel.data.sources import SOURCES
 from evenkeel.errors import (
     CheckpointError,
+    DataError,
     DivergenceError,
     EvenkeelError,
     InputError,
     MethodError,
+    RunError,
     SettingsError,
 )
+from evenkeel.experiment import Config, load_config, run
 from evenkeel.learner import Learner
 from evenkeel.memory import Memory
 from evenkeel.methods import CLSER, ER, ERACE, METHODS, RAR, SSIL, DERpp, Method, cross_entropy
 from evenkeel.nets import Net
+from evenkeel.results import Aligned, Anytime, Ended, Results, Started, Stepped, Tested
 from evenkeel.types import Draw, StepRecord, View
 from evenkeel.zoo import NETS, convnet, mlp, resnet18
 
@@ -29,12 +35,19 @@ __all__ = [
     "NETS",
     "RAR",
     "SCENARIOS",
+    "SOURCES",
     "SSIL",
+    "Aligned",
+    "Anytime",
     "CheckpointError",
+    "Config",
     "CropFlip",
     "DERpp",
+    "DataError",
+    "DataSet",
     "DivergenceError",
     "Draw",
+    "Ended",
     "EvenkeelError",
     "InputError",
     "Learner",
@@ -44,12 +57,19 @@ __all__ = [
     "Net",
     "PerSample",
     "RandAugment",
+    "Results",
+    "RunError",
     "SettingsError",
+    "Started",
     "StepRecord",
+    "Stepped",
+    "Tested",
     "View",
     "check_method",
     "convnet",
     "cross_entropy",
+    "load_config",
     "mlp",
     "resnet18",
+    "run",
 ]

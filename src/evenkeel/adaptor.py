@@ -30,8 +30,10 @@ TRAININGS = ("bilevel", "joint", "joint+memory")
 
 
 class CBA:
-    """Settings and state of one adaptor. The defaults are those of the authors' released code, except for `start`,
-    which there is "second-task" and so needs to be told of boundaries.
+    """The Continual Bias Adaptor of one learner: its settings and its state.
+
+    The defaults are those of the authors' released code, except for `start`, which there is "second-task" and so needs
+    to be told of boundaries.
 
     hidden: units of the hidden layers. every: the outer step is due at every n-th update, counted anew at a boundary.
     start: when outer steps begin: "old-classes" as soon as memory holds a class that the incoming batch lacks,

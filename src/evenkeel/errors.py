@@ -17,6 +17,14 @@ class SettingsError(EvenkeelError, ValueError):
     """A constructor argument, or a combination of them, makes no sense."""
 
 
+class DataError(EvenkeelError, ValueError):
+    """A data set cannot be found or read."""
+
+
+class RunError(EvenkeelError, ValueError):
+    """The records of a run cannot be read, or do not belong to the run that is to go on."""
+
+
 class CheckpointError(EvenkeelError, ValueError):
     """A file is not a checkpoint this version can read, or does not fit what it is loaded into."""
 

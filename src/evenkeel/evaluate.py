@@ -1,29 +1,111 @@
-"""From logits of a test set to accuracies by task."""
+"""Test data by task, and what a learner makes of it: one pass over resident tensors, then arithmetic."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from evenkeel.errors import InputError
+from evenkeel.learner import Learner
+from evenkeel.results import Tested
 
 
-def task_accuracies(logits: Tensor, y: Tensor, tasks: Sequence[Sequence[int]], *, masked: bool = False) -> list[float]:
-    """Accuracy in percent on the samples of each task, where `tasks` lists the outputs that belong to each.
+@dataclass(frozen=True)
+class Exam:
+    """Test samples in the order of their tasks."""
 
-    Class-incremental by default: all outputs compete, seen or not, as in the CBA paper. `masked`: task-incremental,
-    only the outputs of the sample's own task compete.
+    x: Tensor  # (n, ...)
+    y: Tensor  # (n,) places in `classes`
+    task: Tensor  # (n,) ascending
+    classes: Sequence[Hashable]
+    tasks: Sequence[Sequence[int]]  # places of the classes that each task is about
 
-    >>> logits, y = torch.tensor([[0., 1., 2., 0.], [0., 0., 1., 2.]]), torch.tensor([1, 3])
-    >>> task_accuracies(logits, y, [[0, 1], [2, 3]]), task_accuracies(logits, y, [[0, 1], [2, 3]], masked=True)
-    ([0.0, 100.0], [100.0, 100.0])
-    """
-    found = []
-    for outputs in tasks:
-        own = torch.tensor(sorted(outputs))
-        mine = torch.isin(y, own)
-        if not bool(mine.any()):
-            raise InputError(f"There is no test sample of the task with outputs {list(outputs)}.")
-        predicted = own[logits[mine][:, own].argmax(dim=1)] if masked else logits[mine].argmax(dim=1)
-        found.append(float((predicted == y[mine]).double().mean()) * 100)
-    return found
+    def sample(self, size: int, generator: torch.Generator) -> "Exam":
+        """About `size` of the samples: each class of each task has its share, to the nearest, and at least one."""
+        if size >= len(self.y):
+            return self
+        kinds = self.task * len(self.classes) + self.y
+        chosen = []
+        for kind in kinds.unique():
+            mine = (kinds == kind).nonzero().flatten()
+            share = max(1, round(size * len(mine) / len(self.y)))
+            chosen.append(mine[torch.randperm(len(mine), generator=generator)[:share]])
+        kept = torch.cat(chosen).sort().values
+        return replace(self, x=self.x[kept], y=self.y[kept], task=self.task[kept])
+
+    def until(self, task: int) -> "Exam":
+        """The part about the tasks up to this one."""
+        n = int((self.task <= task).sum())
+        return replace(self, x=self.x[:n], y=self.y[:n], task=self.task[:n])
+
+    def scores(self, learner: Learner) -> Tensor:
+        """(n, classes and whatever else the learner knows): -inf for a class that it has no output for."""
+        logits = learner.logits(self.x)
+        place = {name: place for place, name in enumerate(self.classes)}
+        for name in learner.classes:
+            place.setdefault(name, len(place))
+        scores = logits.new_full((len(logits), len(place)), -torch.inf)
+        if learner.classes:
+            scores[:, [place[name] for name in learner.classes]] = logits[:, : len(learner.classes)]
+        return scores
+
+    def accuracy(self, scores: Tensor, allowed: Tensor | None = None) -> list[float]:
+        """By task, in percent. `allowed`: (classes,) or (n, classes), the ones that compete; None for all."""
+        if allowed is not None:
+            unknown = scores.shape[1] - allowed.shape[-1]  # of classes that the test data does not have
+            scores = scores.masked_fill(~torch.nn.functional.pad(allowed, (0, unknown)), -torch.inf)
+        best, predicted = scores.max(dim=1)
+        right = (predicted == self.y) & (best > -torch.inf)
+        return self._by_task(right)
+
+    def masked(self, scores: Tensor) -> list[float]:
+        """Task-incremental accuracy: only the classes of a sample's own task compete."""
+        own = torch.zeros(len(self.tasks), len(self.classes), dtype=torch.bool)
+        for place, classes in enumerate(self.tasks):
+            own[place, list(classes)] = True
+        return self.accuracy(scores, own[self.task])
+
+    def seen(self, scores: Tensor, labels: Collection[Hashable]) -> list[float]:
+        """Accuracy where only classes of these labels compete."""
+        return self.accuracy(scores, torch.tensor([name in labels for name in self.classes]))
+
+    def predicted(self, scores: Tensor, current: int) -> list[float]:
+        """Share of the predictions for tasks up to `current` by the task predicted; nothing if they share classes."""
+        home = [place for place, classes in enumerate(self.tasks) for _ in classes]
+        classes = [place for classes in self.tasks for place in classes]
+        if len(set(classes)) < len(classes) or current < 0:
+            return []
+        task_of = torch.full((scores.shape[1],), len(self.tasks))  # one more for classes of no task
+        task_of[classes] = torch.tensor(home)
+        counts = task_of[scores[self.task <= current].argmax(dim=1)].bincount(minlength=len(self.tasks) + 1)
+        return [100 * float(count) / int(counts.sum()) for count in counts[:-1]]
+
+    def confusion(self, scores: Tensor) -> list[list[int]]:
+        """[true class][predicted class]"""
+        n = scores.shape[1]
+        counts = (self.y * n + scores.argmax(dim=1)).bincount(minlength=n * len(self.classes))
+        table: list[list[int]] = counts[: n * len(self.classes)].view(-1, n)[:, : len(self.classes)].tolist()
+        return table
+
+    def test(self, learner: Learner, task: int, seen: Collection[Hashable]) -> Tested:
+        """Everything at the end of a task."""
+        scores = self.scores(learner).cpu()
+        held = Counter(learner.memory.column("y").tolist() if len(learner.memory) else [])
+        in_memory = {name: held[output] for output, name in enumerate(learner.classes)}
+        return Tested(
+            step=learner.step,
+            task=task,
+            accuracy=self.accuracy(scores),
+            seen=self.seen(scores, seen),
+            masked=self.masked(scores),
+            predicted=self.predicted(scores, task),
+            confusion=self.confusion(scores),
+            memory=[in_memory.get(name, 0) for name in self.classes],
+        )
+
+    def _by_task(self, right: Tensor) -> list[float]:
+        tasks = len(self.tasks)
+        counts = self.task.bincount(minlength=tasks).double()
+        hits = self.task.bincount(right.double(), minlength=tasks)
+        return [100 * float(hit / count) for hit, count in zip(hits, counts, strict=True) if count]

@@ -54,6 +54,9 @@ class LabelMap:
         if len(self._output) < len(self.names):
             raise SettingsError("classes names a label twice; each label has one output.")
 
+    def __contains__(self, label: Hashable) -> bool:
+        return label in self._output
+
     def unknown(self, labels: Sequence[Hashable]) -> list[Hashable]:
         """Labels that have no output yet, in order of arrival. With fixed classes there must be none."""
         new = [label for label in dict.fromkeys(labels) if label not in self._output]

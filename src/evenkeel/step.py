@@ -68,7 +68,7 @@ class Step:
             due = self.adaptor.due(y, self.memory)
             jointly = due and self.adaptor.joint
             if due and self.adaptor.uses_query:
-                query = self._query(with_gradient=jointly)
+                query = self._query(self.streams["query"], with_gradient=jointly)
             if due and not jointly:
                 outer_loss = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
             groups = [replace(view, adapted=self.adaptor.correct(view.logits, learning=jointly)) for view in groups]
@@ -103,9 +103,29 @@ class Step:
     def _recalled(self, draw: Draw) -> Draw:
         return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
 
-    def _query(self, *, with_gradient: bool) -> list[View]:
+    def gradients(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Of the training loss with the adaptor, and of the memory loss without it, by the net's weights, flat.
+
+        They are those of a step that might be next, with views and draws of `generator`. Changes nothing.
+        """
+        with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
+            draws = [Draw(self._view_of(batch.clone(), generator), y)]
+            draws += [self._recalled(self._draw(generator, generator)) for _ in range(self.method.draws)]
+            groups = self._forward(draws)
+            if self.adaptor is not None:
+                groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
+            training = self.method.loss(groups[0], groups[1:])
+        memory = self.method.query_loss(self._query(generator, with_gradient=True))
+        weights = [weight for weight in self.net.parameters() if weight.requires_grad]
+        by_weight = (
+            torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True) for loss in (training, memory)
+        )
+        first, second = (torch.cat([each.flatten() for each in parts]) for parts in by_weight)
+        return first, second
+
+    def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
         """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""
-        generator, device = self.streams["query"], self.memory.column("y").device
+        device = self.memory.column("y").device
         with (
             global_seed(next_seed(generator), device),
             scratch_buffers(self.net),

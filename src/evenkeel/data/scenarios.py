@@ -1,56 +1,292 @@
-"""Streams: which sample comes in which task, and in what order. Pure functions of labels, settings and seed."""
+"""Streams: which sample comes in which task, and in what order. Pure functions of labels, settings and seed.
+
+Where tasks are made of classes, `tasks` lists the classes of each (see `task_classes`); samples of a class that is in
+no task are left out. Where they are made of domains, `tasks` is their number, and each has all classes.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from evenkeel.errors import SettingsError
+from evenkeel.data.domains import Domain, Permutation, Rotation
+from evenkeel.errors import InputError, SettingsError, nearest, one_of, whole_number
 from evenkeel.rng import make_generator
 
+Labels = Tensor | NDArray[Any]
+Classes = Sequence[Sequence[int]]  # those of each task
 
-def disjoint(labels: Tensor, *, tasks: Sequence[Sequence[int]], seed: int = 0) -> list[Tensor]:
-    """Class-incremental: each task brings all samples of its classes, shuffled. Returns indices, task by task.
 
-    Samples of a class that is in no task are left out.
+@dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
+class Task:
+    name: str
+    classes: tuple[int, ...]
+    """Those it is tested on: the classes it brings. A blurry stream brings some samples of others beside them."""
+    passes: tuple[Tensor, ...]
+    """Indices of training samples in order of arrival, int64, one tensor for each pass (epoch)."""
+    domain: Domain | None = None
+    """How its inputs are changed, in training and test alike."""
 
-    >>> [sorted(part.tolist()) for part in disjoint(torch.tensor([0, 1, 2, 3, 0]), tasks=[[0, 1], [2, 3]])]
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    tasks: tuple[Task, ...]
+    boundaries: bool
+    """Whether the learner is told when a task ends."""
+
+
+def task_classes(
+    names: Sequence[str],
+    *,
+    tasks: int | Sequence[Sequence[int | str]],
+    order: str | Sequence[int | str] = "given",
+    seed: int = 0,
+) -> list[list[int]]:
+    """The classes of each task, as indices into `names`.
+
+    `tasks` is a number, to divide the classes evenly, or lists the classes of each task by name or index. `order`, in
+    which a number of tasks takes the classes: as "given", "drawn" from the seed, or a list of classes. Classes that
+    such lists do not name are left out of the stream.
+
+    >>> task_classes(["cat", "dog", "cow", "hen"], tasks=2)
+    [[0, 1], [2, 3]]
+    >>> task_classes(["cat", "dog", "cow", "hen"], tasks=2, order=["hen", "cat"])
+    [[3], [0]]
+    >>> task_classes(["cat", "dog", "cow", "hen"], tasks=[["dog"], ["cow", 0]])
+    [[1], [2, 0]]
+    """
+    if isinstance(order, str):
+        one_of("order", order, ("given", "drawn"))
+    if isinstance(tasks, Sequence):
+        if order != "given":
+            raise SettingsError(f"order={order!r}: tasks already lists the classes in order, so leave order out.")
+        if any(isinstance(task, str) or not isinstance(task, Sequence) for task in tasks):
+            raise SettingsError(f"tasks={tasks!r} must be a number, or a list with a list of classes for each task.")
+        listed = [[_class_index(names, label) for label in task] for task in tasks]
+        _check_tasks(listed)
+        return listed
+    count = whole_number("tasks", tasks, at_least=1)
+    if order == "given":
+        line = list(range(len(names)))
+    elif order == "drawn":
+        line = torch.randperm(len(names), generator=make_generator(seed, "classes")).tolist()
+    else:
+        line = [_class_index(names, label) for label in order]
+        _check_twice("order", line)
+    if not line or len(line) % count:
+        allowed = ", ".join(str(number) for number in range(1, len(line) + 1) if len(line) % number == 0) or "no number"
+        raise SettingsError(
+            f"tasks={count}: {len(line)} classes do not divide evenly into that many tasks, but into {allowed}. "
+            "For tasks of different sizes list the classes of each."
+        )
+    size = len(line) // count
+    return [line[start : start + size] for start in range(0, len(line), size)]
+
+
+def disjoint(labels: Labels, *, tasks: Classes, boundaries: bool = True, seed: int = 0) -> Plan:
+    """Class-incremental: each task brings all samples of its classes, shuffled.
+
+    >>> plan = disjoint(torch.tensor([0, 1, 2, 3, 0]), tasks=[[0, 1], [2, 3]])
+    >>> [sorted(task.passes[0].tolist()) for task in plan.tasks]
     [[0, 1, 4], [2, 3]]
     """
-    return _shuffled(_by_task(labels, tasks), seed)
+    return offline(labels, tasks=tasks, epochs=1, boundaries=boundaries, seed=seed)
 
 
-def blurry(labels: Tensor, *, tasks: Sequence[Sequence[int]], percent: float, seed: int = 0) -> list[Tensor]:
+def offline(labels: Labels, *, tasks: Classes, epochs: int, boundaries: bool = True, seed: int = 0) -> Plan:
+    """As disjoint, but each task comes `epochs` times, each time in another order; the first is that of disjoint."""
+    epochs = whole_number("epochs", epochs, at_least=1)
+    return _class_plan(tasks, _shuffled(_by_task(labels, tasks), seed, epochs), boundaries)
+
+
+def blurry(labels: Labels, *, tasks: Classes, percent: float, boundaries: bool = True, seed: int = 0) -> Plan:
     """Blurry-K: each task gives `percent` of its samples away, in equal parts to all other tasks.
 
     Every sample still comes exactly once; tasks of one size keep it. What does not divide evenly stays at home.
     """
-    if not 0 <= percent <= 100:
-        raise SettingsError(f"percent={percent}: a share lies between 0 and 100.")
+    _check_share("percent", percent)
+    return _class_plan(tasks, _shuffled(_blurred(labels, tasks, [], percent, seed), seed), boundaries)
+
+
+def i_blurry(
+    labels: Labels, *, tasks: Classes, disjoint: float, blur: float, boundaries: bool = False, seed: int = 0
+) -> Plan:
+    """i-Blurry-N-M: N = `disjoint` percent of the classes, drawn from the seed, come in their own task only.
+
+    Of the samples of the other classes each task gives M = `blur` percent away, in equal parts to all other tasks.
+    N=100 is disjoint, N=0 is Blurry-M, to the bit.
+    """
+    _check_share("disjoint", disjoint)
+    _check_share("blur", blur)
+    classes = [label for task in tasks for label in task]
+    drawn = torch.randperm(len(classes), generator=make_generator(seed, "disjoint")).tolist()
+    alone = [classes[place] for place in drawn[: round(len(classes) * disjoint / 100)]]
+    return _class_plan(tasks, _shuffled(_blurred(labels, tasks, alone, blur, seed), seed), boundaries)
+
+
+def gradual(labels: Labels, *, tasks: Classes, width: float = 0.5, seed: int = 0) -> Plan:
+    """Drift without boundaries: one task fades into the next, over about `width` times the length of a task.
+
+    A sample of task k arrives at the time k + U(0, 1) + width * N(0, 1). The line is cut into parts of one size only to
+    report by; with width=0 all samples of a task come before those of the next.
+    """
+    if not 0 <= width < float("inf"):
+        raise SettingsError(f"width={width} must be a number of at least 0.")
     own = _by_task(labels, tasks)
+    samples = torch.cat(own)
+    home = torch.cat([torch.full((len(part),), float(task), dtype=torch.float64) for task, part in enumerate(own)])
+    generator = make_generator(seed, "stream")
+    within = torch.rand(len(samples), dtype=torch.float64, generator=generator)
+    time = home + within + width * torch.randn(len(samples), dtype=torch.float64, generator=generator)
+    line = samples[time.argsort(stable=True)]  # stable: a sum rounded up to the next task's start must not pass it
+    return _class_plan(tasks, [(part,) for part in line.tensor_split(len(tasks))], boundaries=False)
+
+
+def rotated(
+    labels: Labels,
+    *,
+    tasks: int = 5,
+    degrees: float | Sequence[float] = 30.0,
+    repeat: bool = True,
+    boundaries: bool = True,
+    seed: int = 0,
+) -> Plan:
+    """Domain-incremental: the images of each task are turned by another angle, `degrees` more each time or as listed.
+
+    `repeat`: every task brings all samples, as is the field's habit; without, each sample comes in one task only, and
+    each class is spread evenly over them.
+    """
+    tasks = whole_number("tasks", tasks, at_least=1)
+    angles = list(degrees) if isinstance(degrees, Sequence) else [task * degrees for task in range(tasks)]
+    if len(angles) != tasks:
+        raise SettingsError(f"degrees lists {len(angles)} angles, but tasks={tasks}; there must be one for each task.")
+    return _domain_plan(labels, [Rotation(angle) for angle in angles], repeat, boundaries, seed)
+
+
+def permuted(labels: Labels, *, tasks: int = 5, repeat: bool = True, boundaries: bool = True, seed: int = 0) -> Plan:
+    """Domain-incremental: pixels or features are in another order in each task; the first leaves them as they are.
+
+    `repeat`: every task brings all samples, as is the field's habit; without, each sample comes in one task only, and
+    each class is spread evenly over them.
+    """
+    tasks = whole_number("tasks", tasks, at_least=1)
+    orders = [Permutation(seed, number) for number in range(2, tasks + 1)]
+    return _domain_plan(labels, [None, *orders], repeat, boundaries, seed)
+
+
+SCENARIOS: dict[str, Callable[..., Plan]] = {
+    "disjoint": disjoint,
+    "blurry": blurry,
+    "i-blurry": i_blurry,
+    "gradual": gradual,
+    "offline": offline,
+    "rotated": rotated,
+    "permuted": permuted,
+}
+
+
+def _class_plan(tasks: Classes, passes: Sequence[tuple[Tensor, ...]], boundaries: bool) -> Plan:
+    made = [
+        Task(f"task {number}", tuple(classes), arrivals)
+        for number, (classes, arrivals) in enumerate(zip(tasks, passes, strict=True), start=1)
+    ]
+    return Plan(tuple(made), boundaries)
+
+
+def _domain_plan(labels: Labels, domains: Sequence[Domain | None], repeat: bool, boundaries: bool, seed: int) -> Plan:
+    labels = _as_labels(labels)
+    count = len(domains)
+    if len(labels) < (1 if repeat else count):
+        raise SettingsError(f"{len(labels)} samples are too few for {count} tasks.")
+    if repeat:
+        parts = [torch.arange(len(labels))] * count
+    else:
+        # Dealt like cards, class after class, from a place that is drawn: neither a class nor a whole part is more than
+        # one sample off, and nobody is always the first to get what is left.
+        generator = make_generator(seed, "deal")
+        mixed = torch.randperm(len(labels), generator=generator)
+        dealt = mixed[labels[mixed].argsort(stable=True)]
+        first = int(torch.randint(count, (), generator=generator))
+        parts = [dealt[(first + place) % count :: count].sort().values for place in range(count)]
+    classes = tuple(labels.unique().tolist())
+    made = [
+        Task(domain.name if domain else f"task {number}", classes, arrivals, domain)
+        for number, (domain, arrivals) in enumerate(zip(domains, _shuffled(parts, seed), strict=True), start=1)
+    ]
+    return Plan(tuple(made), boundaries)
+
+
+def _blurred(labels: Labels, tasks: Classes, alone: Sequence[int], percent: float, seed: int) -> list[Tensor]:
+    """Samples of each task after all have given away `percent` of theirs, those of the classes in `alone` apart."""
+    own, labels = _by_task(labels, tasks), _as_labels(labels)
     pools = [list[Tensor]() for _ in own]
     generator = make_generator(seed, "blur")
     for home, samples in enumerate(own):
         others = [pool for place, pool in enumerate(pools) if place != home]
-        share = int(len(samples) * percent / 100 / len(others)) if others else 0
-        mixed = samples[torch.randperm(len(samples), generator=generator)]
+        stays = torch.isin(labels[samples], torch.tensor(alone, dtype=torch.int64))
+        free = samples[~stays]
+        share = int(len(free) * percent / 100 / len(others)) if others else 0
+        mixed = free[torch.randperm(len(free), generator=generator)]
         for place, pool in enumerate(others):
             pool.append(mixed[place * share : (place + 1) * share])
-        pools[home].append(mixed[len(others) * share :])
-    return _shuffled([torch.cat(pool).sort().values for pool in pools], seed)
+        pools[home] += [mixed[len(others) * share :], samples[stays]]
+    return [torch.cat(pool).sort().values for pool in pools]
 
 
-SCENARIOS: dict[str, Callable[..., list[Tensor]]] = {"disjoint": disjoint, "blurry": blurry}
-
-
-def _by_task(labels: Tensor, tasks: Sequence[Sequence[int]]) -> list[Tensor]:
-    labels = torch.as_tensor(labels)
-    named = [label for task in tasks for label in task]
-    if len(set(named)) < len(named):
-        raise SettingsError("tasks names a class twice; each class belongs to one task.")
+def _by_task(labels: Labels, tasks: Classes) -> list[Tensor]:
+    labels = _as_labels(labels)
+    _check_tasks(tasks)
+    present = set(labels.unique().tolist())
+    missing = [label for task in tasks for label in task if label not in present]
+    if missing:
+        raise SettingsError(f"tasks names the class {missing[0]}, of which there is no training sample.")
     return [torch.isin(labels, torch.tensor(task)).nonzero().flatten() for task in tasks]
 
 
-def _shuffled(parts: Sequence[Tensor], seed: int) -> list[Tensor]:
+def _shuffled(parts: Sequence[Tensor], seed: int, epochs: int = 1) -> list[tuple[Tensor, ...]]:
+    """Passes of each part. All first passes are drawn before any second: more epochs do not change them."""
     generator = make_generator(seed, "stream")
-    return [part[torch.randperm(len(part), generator=generator)] for part in parts]
+    passes = [[part[torch.randperm(len(part), generator=generator)] for part in parts] for _ in range(epochs)]
+    return list(zip(*passes, strict=True))
+
+
+def _as_labels(labels: Labels) -> Tensor:
+    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be one whole number for each sample, but they are {array.dtype} of shape {array.shape}."
+        )
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _class_index(names: Sequence[str], wanted: int | str) -> int:
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise SettingsError(f"{wanted!r} is not one of the {len(names)} classes.{nearest(wanted, names)}")
+        return list(names).index(wanted)
+    index = whole_number("class", wanted, at_least=0)
+    if index >= len(names):
+        raise SettingsError(f"There is no class {index}; the {len(names)} classes are counted from 0.")
+    return index
+
+
+def _check_tasks(tasks: Classes) -> None:
+    if not tasks:
+        raise SettingsError("tasks is empty; a stream has one task at least.")
+    if not all(tasks):
+        raise SettingsError("tasks lists a task without classes; each brings one at least.")
+    _check_twice("tasks", [label for task in tasks for label in task])
+
+
+def _check_twice(setting: str, classes: Sequence[int]) -> None:
+    if len(set(classes)) < len(classes):
+        raise SettingsError(f"{setting} names a class twice; each class belongs to one task.")
+
+
+def _check_share(setting: str, value: float) -> None:
+    if not 0 <= value <= 100:
+        raise SettingsError(f"{setting}={value}: a share lies between 0 and 100.")

@@ -1,0 +1,185 @@
+"""A data set: samples and labels of two splits, checked once, with a digest that says what exactly was learned from."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenkeel.errors import DataError, nearest, whole_number
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and the total."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples and their labels. `x` may be a read-only memory map."""
+
+    x: NDArray[Any]  # (n, channels, height, width) uint8, or (n, features...) float32
+    y: NDArray[np.int64]  # (n,) indices into the classes
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What a run learns from and is tested on. Every class has samples in both splits."""
+
+    name: str
+    train: Split
+    test: Split
+    classes: tuple[str, ...]
+    digest: str  # of classes, shapes, dtypes and content: equal however the set lay on disk
+
+    @classmethod
+    def of(
+        cls,
+        x_train: object,
+        y_train: object,
+        x_test: object,
+        y_test: object,
+        *,
+        classes: Sequence[object] | None = None,
+        name: str = "arrays",
+    ) -> "DataSet":
+        """A set of your own arrays, of numpy or torch.
+
+        x: images as uint8, (n, height, width) or with channels first or last, or any floats (n, ...). y: labels, whole
+        numbers or strings; with `classes` given as strings, whole numbers are indices into them.
+
+        >>> data = DataSet.of(np.zeros((3, 2)), ["cat", "dog", "cat"], np.ones((2, 2)), ["dog", "cat"])
+        >>> data.classes, data.train.y.tolist(), data.train.x.dtype.name
+        (('cat', 'dog'), [0, 1, 0], 'float32')
+        """
+        samples = [_samples(x, f"x_{split} of {name}") for x, split in ((x_train, "train"), (x_test, "test"))]
+        if samples[0].shape[1:] != samples[1].shape[1:] or samples[0].dtype != samples[1].dtype:
+            told = " and ".join(f"{x.shape[1:]} {x.dtype}" for x in samples)
+            raise DataError(f"A sample of x_train and one of x_test of {name} must be alike, but they are {told}.")
+        labels, names = encode(y_train, y_test, classes, name)
+        for x, y, split in zip(samples, labels, ("train", "test"), strict=True):
+            if len(x) != len(y):
+                raise DataError(f"x_{split} of {name} has {len(x)} samples, but y_{split} has {len(y)} labels.")
+        train, test = (Split(x, y) for x, y in zip(samples, labels, strict=True))
+        return cls(name, train, test, names, content_digest(train, test, names))
+
+    def limited(self, *, train: int | None = None, test: int | None = None) -> "DataSet":
+        """Only the first `train` and `test` samples of each class, in the order they have, for short runs."""
+        splits = _first(self.train, train, "train"), _first(self.test, test, "test")
+        return DataSet(self.name, *splits, self.classes, content_digest(*splits, self.classes))
+
+
+def content_digest(train: Split, test: Split, classes: Sequence[str]) -> str:
+    digest = hashlib.sha256(json.dumps(list(classes)).encode())
+    for array in (train.x, train.y, test.x, test.y):
+        digest.update(f"{array.dtype.name}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def encode(
+    y_train: object, y_test: object, classes: Sequence[object] | None, name: str
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], tuple[str, ...]]:
+    """The labels of both splits as indices into the classes, and the names of these."""
+    train, test = _labels(y_train, f"y_train of {name}"), _labels(y_test, f"y_test of {name}")
+    known = _unique(train) if classes is None else list(classes)
+    names = tuple(str(one) for one in known)
+    if len(set(names)) < len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise DataError(f"The class {twice!r} of {name} is named twice.")
+    by_index = classes is not None and all(isinstance(one, str) for one in known)
+    pair = _indices(train, known, by_index, f"y_train of {name}"), _indices(test, known, by_index, f"y_test of {name}")
+    for y, split in zip(pair, ("training", "test"), strict=True):
+        missing = np.flatnonzero(np.bincount(y, minlength=len(names)) == 0)
+        if len(missing):
+            others = f" (nor have {len(missing) - 1} other classes)" if len(missing) > 1 else ""
+            raise DataError(f"The class {names[missing[0]]!r} of {name} has no {split} sample{others}.")
+    return pair, names
+
+
+def _labels(y: object, where: str) -> NDArray[Any]:
+    """(n,) whole numbers or strings."""
+    labels: NDArray[Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if labels.dtype == object:
+        items = labels.ravel().tolist()
+        for kind in (str, int):
+            if all(isinstance(item, kind) for item in items):
+                labels = np.array(items, dtype=kind).reshape(labels.shape)
+    if labels.ndim != 1:
+        raise DataError(f"{where} must have one dimension, one entry a label, but its shape is {labels.shape}.")
+    if labels.size and labels.dtype.kind not in "iubU":
+        raise DataError(f"{where} must be whole numbers or strings, but they are {labels.dtype}.")
+    return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
+
+
+def _unique(labels: NDArray[Any]) -> list[Any]:
+    found: list[Any] = np.unique(labels).tolist()
+    return found
+
+
+def _indices(labels: NDArray[Any], known: list[Any], by_index: bool, where: str) -> NDArray[np.int64]:
+    if by_index and labels.dtype.kind in "iu":
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(known)))
+        if len(wrong):
+            raise DataError(
+                f"{where} has the label {labels[wrong[0]]} at index {wrong[0]}, "
+                f"but the {len(known)} classes are 0 to {len(known) - 1}."
+            )
+        return labels.astype(np.int64)
+    index = {one: place for place, one in enumerate(known)}
+    values, inverse = np.unique(labels, return_inverse=True)
+    unknown = next((one for one in values.tolist() if one not in index), None)
+    if unknown is not None:
+        raise DataError(
+            f"{where} has the label {unknown!r}, which is not one of the {len(known)} classes.{nearest(unknown, known)}"
+        )
+    table = np.array([index[one] for one in values.tolist()], dtype=np.int64)
+    return table[inverse]
+
+
+def _samples(x: object, where: str) -> NDArray[Any]:
+    """(n, channels, height, width) uint8 or (n, ...) float32; the array itself where it is that already."""
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        x = (x.float() if x.is_floating_point() else x).numpy()
+    array: NDArray[Any] = np.asarray(x)
+    if array.ndim < 2 or not array.size:
+        raise DataError(f"{where} must hold samples of at least one number each, but its shape is {array.shape}.")
+    if array.dtype == np.uint8:
+        return np.ascontiguousarray(_channels_first(array, where))
+    if array.dtype.kind != "f":
+        raise DataError(f"{where} is {array.dtype}; images are uint8 and features floats.")
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is told below
+        features = np.ascontiguousarray(array, dtype=np.float32)
+    finite = np.isfinite(features).reshape(len(features), -1).all(axis=1)
+    if not finite.all():
+        raise DataError(f"{where} has a number that is not finite in float32 at index {int(finite.argmin())}.")
+    return features
+
+
+def _channels_first(images: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim != 4:
+        raise DataError(
+            f"{where} is uint8, so it must be images of 3 or 4 dimensions, but its shape is {images.shape}; "
+            "features are floats."
+        )
+    last = images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4)
+    return images.transpose(0, 3, 1, 2) if last else images
+
+
+def _first(split: Split, count: int | None, setting: str) -> Split:
+    if count is None:
+        return split
+    whole_number(setting, count, at_least=1)
+    order = np.argsort(split.y, kind="stable")
+    of_order = split.y[order]
+    rank = np.arange(len(order)) - np.searchsorted(of_order, of_order)  # place among the samples of its class
+    kept = np.sort(order[rank < count])
+    return Split(split.x[kept], split.y[kept])

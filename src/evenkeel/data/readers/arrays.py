@@ -1,0 +1,47 @@
+"""Arrays that numpy saved: x_train, y_train, x_test, y_test and perhaps the names of the classes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.data.dataset import DataSet
+from evenkeel.errors import DataError, nearest
+
+WANTED = ("x_train", "y_train", "x_test", "y_test")
+NAMES = ("classes", "names")
+
+
+def read_npz(file: Path) -> DataSet:
+    try:
+        with file.open("rb") as stream:  # numpy itself does not close a file that it cannot read
+            arrays = _read(np.load(stream, allow_pickle=False), file)
+    except DataError:
+        raise
+    except Exception as error:  # of damaged archives and arrays: BadZipFile, zlib.error, TokenError, EOFError...
+        told = str(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({told}).") from error
+    classes = next((arrays[name] for name in NAMES if name in arrays), None)
+    if classes is not None and (classes.ndim != 1 or classes.dtype.kind not in "iuU"):
+        raise DataError(f"The names of the classes in {file} must be a list of strings, but are {classes.dtype}.")
+    named = None if classes is None else [str(name) for name in classes.tolist()]
+    try:
+        return DataSet.of(*(arrays[name] for name in WANTED), classes=named, name=file.stem)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+def _read(archive: Any, file: Path) -> dict[str, NDArray[Any]]:
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise DataError(f"{file} is a single array; an .npz with {', '.join(WANTED)} is needed.")
+    for name in WANTED:
+        if name not in archive.files:
+            has = ", ".join(archive.files) or "nothing"
+            raise DataError(f"{file} has no array {name!r}, but {has}.{nearest(name, archive.files)}")
+    # Each once: the archive unpacks an array anew at every access.
+    arrays: dict[str, Any] = {name: archive[name] for name in (*WANTED, *NAMES) if name in archive.files}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise DataError(f"{name} in {file} is not an array.")
+    return arrays

@@ -1,0 +1,36 @@
+"""What a reader of images gives: labels and shape at once, pixels block by block when asked for."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Shape = tuple[int, int, int]  # channels, height, width
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """A split whose images are not decoded yet. `blocks` can be called again and starts anew."""
+
+    y: NDArray[np.int64]
+    blocks: Callable[[], Iterator[NDArray[np.uint8]]]  # each (some, channels, height, width); len(y) in all
+
+
+@dataclass(frozen=True)
+class Encoded:
+    shape: Shape
+    classes: tuple[str, ...]
+    train: EncodedSplit
+    test: EncodedSplit
+
+
+def block_length(shape: Shape) -> int:
+    """Images a block: at most a thousand, and about 64 MB."""
+    return max(1, min(1000, 2**26 // int(np.prod(shape))))
+
+
+def held(images: NDArray[np.uint8]) -> Callable[[], Iterator[NDArray[np.uint8]]]:
+    """The blocks of images that are in memory already."""
+    step = block_length((images.shape[1], images.shape[2], images.shape[3]))
+    return lambda: (images[start : start + step] for start in range(0, len(images), step))

@@ -1,0 +1,104 @@
+"""Encoded images to pixels, with Pillow."""
+
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.data.readers.encoded import Shape
+from evenkeel.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
+"""Pillow's decoders for anything else stay closed to foreign bytes. Of an animation the first frame counts."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif")
+Size = int | Sequence[int] | None  # one for both sides, or (height, width)
+Cell = tuple[bytes | Path, str]  # an encoded image and where it comes from, for errors
+_GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def parse_size(size: Size) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    sides = tuple(size) if isinstance(size, Sequence) else (size, size)
+    if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        raise SettingsError(f"size={size!r} is neither a whole number of pixels nor (height, width).")
+    return sides[0], sides[1]
+
+
+def common_shape(cells: Iterable[Cell], size: tuple[int, int] | None) -> Shape:
+    """One channel if all images are gray, else three; their one size, or that given. Reads only the headers."""
+    gray, first = True, None
+    for source, where in cells:
+        with _opened(source, where) as image:
+            gray = gray and image.mode in _GRAY
+            here = image.height, image.width
+        if first is None:
+            first = here, where
+        elif size is None and here != first[0]:
+            raise DataError(
+                f"{where} is {_sides(here)} pixels, but the first image, {first[1]}, is {_sides(first[0])}; "
+                "give a size to resize all to."
+            )
+    if first is None:
+        raise DataError("There are no images.")
+    return (1 if gray else 3, *(size or first[0]))
+
+
+def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False) -> NDArray[np.uint8]:
+    """(len(cells), *shape) pixels. Images of another size are resized (bilinear) or refused."""
+    # A simple loop: threads make images as small as ours slower, as most of the time is spent in Python.
+    block = np.empty((len(cells), *shape), dtype=np.uint8)
+    for place, (source, where) in enumerate(cells):
+        with _opened(source, where) as image:
+            if not resize and (image.height, image.width) != shape[1:]:
+                here = _sides((image.height, image.width))
+                raise DataError(f"{where} is {here} pixels, but the images of this set are {_sides(shape[1:])}.")
+            block[place] = _pixels(image, shape)
+    return block
+
+
+@contextmanager
+def _opened(source: bytes | Path, where: str) -> Iterator["Image"]:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            opened = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
+        with opened:
+            yield opened
+    except DataError:
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise DataError(f"{where} claims an absurd number of pixels and is not decoded: {error}") from None
+    except UnidentifiedImageError:
+        raise DataError(f"{where} is not an image, or not one of {', '.join(FORMATS)}.") from None
+    except Exception as error:  # damaged bytes make Pillow raise almost anything: OSError, SyntaxError, struct.error...
+        raise DataError(f"{where} is a damaged image: {str(error) or type(error).__name__}.") from error
+
+
+def _pixels(image: "Image", shape: Shape) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    channels, height, width = shape
+    if image.mode.startswith("I"):  # sixteen bits, which Pillow would clip
+        image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode == "P":  # a palette may hold transparency, which Pillow takes out only by way of RGBA
+        image = image.convert("RGBA")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _sides(size: Sequence[int]) -> str:
+    return f"{size[0]} x {size[1]}"

@@ -1,0 +1,133 @@
+"""Streams: batches in order of arrival, from any step on."""
+
+import hashlib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from evenkeel.data.dataset import Split
+from evenkeel.data.scenarios import Plan
+from evenkeel.errors import InputError, SettingsError, whole_number
+from evenkeel.labels import as_labels
+
+
+@dataclass(frozen=True)
+class Batch:
+    x: Any  # (n, ...) tensor or array
+    labels: Sequence[Hashable]  # n of them
+    task: int  # from 0
+    place: int  # in its task, from 0
+    ends_task: bool  # whether it is the last of its task
+
+
+class Stream(Protocol):
+    """What a run learns from. `seen` grows as batches are handed out, those before `start` included."""
+
+    steps: int | None  # None where it is not known beforehand
+    seen: dict[Hashable, None]  # labels, in order of arrival
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """The batches after the first `start`."""
+        ...
+
+
+class PlannedStream:
+    """The training samples of a data set as a plan orders them, in batches that never cross the end of a pass.
+
+    drop_last: leave out what is too short for a whole batch at the end of each pass, as the CBA authors do.
+    """
+
+    def __init__(self, split: Split, plan: Plan, classes: Sequence[str], *, batch: int, drop_last: bool) -> None:
+        whole_number("batch", batch, at_least=1)
+        self.seen: dict[Hashable, None] = {}
+        self._split, self._plan, self._classes = split, plan, classes
+        self._cuts: list[tuple[int, Tensor]] = []  # task and indices of each batch
+        self.steps_by_task: list[int] = []
+        for place, task in enumerate(plan.tasks):
+            cuts = [cut for samples in task.passes for cut in samples.split(batch)]
+            if drop_last:
+                cuts = [cut for cut in cuts if len(cut) == batch]
+            if not cuts or not len(cuts[0]):
+                raise SettingsError(
+                    f"{task.name!r} has no batch to learn from: its {sum(map(len, task.passes))} samples make none of "
+                    f"{batch}. Give a smaller batch, or drop_last = false."
+                )
+            self._cuts += [(place, cut) for cut in cuts]
+            self.steps_by_task.append(len(cuts))
+        self.steps: int | None = len(self._cuts)
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        self.seen.clear()
+        if start:
+            self._count(torch.cat([cut for _, cut in self._cuts[:start]]))
+        begins = list(accumulate(self.steps_by_task, initial=0))
+        for step in range(start, len(self._cuts)):
+            task, samples = self._cuts[step]
+            x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, also of a memory map
+            domain = self._plan.tasks[task].domain
+            labels = self._count(samples)
+            yield Batch(
+                x if domain is None else domain(x),
+                labels,
+                task,
+                place=step - begins[task],
+                ends_task=step + 1 == begins[task + 1],
+            )
+
+    def _count(self, samples: Tensor) -> list[str]:
+        labels = [self._classes[place] for place in self._split.y[samples.numpy()].tolist()]
+        self.seen.update(dict.fromkeys(labels))
+        return labels
+
+    @property
+    def digest(self) -> str:
+        """Of which sample comes when."""
+        found = hashlib.sha256()
+        for place, samples in self._cuts:
+            found.update(f"{place}:{len(samples)};".encode())
+            found.update(samples.numpy().tobytes())
+        return found.hexdigest()
+
+
+class OpenStream:
+    """Any iterable of (x, labels) or (x, labels, task), where tasks are numbers that only grow.
+
+    To go on from a step it is read from its beginning again, so it must give the same batches each time.
+    """
+
+    def __init__(self, batches: Iterable[Sequence[Any]]) -> None:
+        self.seen: dict[Hashable, None] = {}
+        self.steps: int | None = len(batches) if isinstance(batches, Sequence) else None
+        self._items = iter(batches)
+        self._first = list(islice(self._items, 1))
+        if not self._first:
+            raise InputError("The stream is empty.")
+
+    @property
+    def first(self) -> Any:
+        """x of the first batch."""
+        return _read(self._first[0], 1, 0)[0]
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        place, ahead = 0, _read(self._first[0], 1, 0)
+        for step, item in enumerate(chain(self._items, [None]), 1):
+            (x, labels, task), now = ahead, None if item is None else _read(item, step + 1, ahead[2])
+            ends = now is None or now[2] != task
+            self.seen.update(dict.fromkeys(labels))
+            if step > start:
+                yield Batch(x, labels, task, place, ends)
+            if now is not None:
+                place, ahead = 0 if ends else place + 1, now
+
+
+def _read(item: Sequence[Any], step: int, task_before: int) -> tuple[Any, list[Hashable], int]:
+    if not isinstance(item, Sequence) or len(item) not in (2, 3):
+        raise InputError(f"Batch {step} of the stream is not (x, labels) or (x, labels, task).")
+    task = whole_number("task", item[2], at_least=0) if len(item) == 3 else 0
+    if task < task_before:
+        raise InputError(f"Batch {step} of the stream is of task {task}, but one of task {task_before} came before.")
+    return item[0], as_labels(item[1]), task

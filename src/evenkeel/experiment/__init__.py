@@ -1,0 +1,6 @@
+"""Runs: from a config to records."""
+
+from evenkeel.experiment.config import Config, load_config, presets
+from evenkeel.experiment.run import run
+
+__all__ = ["Config", "load_config", "presets", "run"]

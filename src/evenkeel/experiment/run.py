@@ -1,0 +1,152 @@
+"""A run: a learner goes through its stream and is tested along the way; what happens comes out as records."""
+
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenkeel.data.dataset import DataSet
+from evenkeel.data.sources import Progress
+from evenkeel.errors import SettingsError
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.course import Course, load_data, new_learner, opened, planned
+from evenkeel.experiment.folder import Folder
+from evenkeel.experiment.walk import Walk
+from evenkeel.learner import Learner
+from evenkeel.results import Ended, Record, Results, Session, Started
+from evenkeel.summary import summarise
+
+
+def run(
+    config: Config | Mapping[str, Any] | str | Path,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    data: DataSet | None = None,
+    stream: Iterable[Sequence[Any]] | None = None,
+    test: Sequence[Any] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    save_every: float = 30.0,
+    progress: Progress = lambda *_: None,
+) -> Iterator[Record]:
+    """Run a config (a file, a preset or a dict) and give its records, from the first to the last.
+
+    out: a folder that keeps the records. Interrupted at any moment and called again with the same arguments, the run
+    goes on where it was, and its records equal those of a run that was not; the ones already there are given first.
+    data: your own `DataSet` instead of the config's. stream: your own batches, (x, labels) or (x, labels, task), in
+    place of data and scenario, with `test`, (x, labels) or (x, labels, task), to be tested on. root: where data sets
+    are looked for first. save_every: seconds between checkpoints in `out`. progress: told of data being decoded.
+    """
+    if not isinstance(config, Config):
+        config = load_config(config)
+    if stream is not None and data is not None:
+        raise SettingsError("Give data or a stream, not both.")
+    if stream is None and test is not None:
+        raise SettingsError("test belongs to a stream; a data set has test samples of its own.")
+    if stream is not None:
+        course = opened(stream, test)
+    else:
+        course = planned(config, data or load_data(config, None if root is None else Path(root), progress))
+    fresh = new_learner(config, course)  # what does not fit together is told before any work
+    return _run(config, course, fresh, None if out is None else Path(out), save_every)
+
+
+def _run(config: Config, course: Course, fresh: Learner, out: Path | None, save_every: float) -> Iterator[Record]:
+    begun, started = time.monotonic(), _started(config, course)
+    folder = None if out is None else Folder(out)
+    try:
+        kept, learner = folder.resume(started) if folder else ([], None)
+        yield from kept
+        if kept and isinstance(kept[-1], Ended):
+            return
+        first = kept[0] if kept else started
+        assert isinstance(first, Started)
+        with _threads(first.threads):
+            walk = Walk(config, course, learner or fresh)
+            session = _Session(walk, begun)
+            records = list(kept)
+            saved = time.monotonic()
+            for made in walk.steps(first if not kept else None):
+                records += made
+                if folder:
+                    folder.append(made)
+                    if time.monotonic() - saved >= save_every:
+                        folder.save(walk.learner, session.now())
+                        saved = time.monotonic()
+                yield from made
+            if folder:
+                folder.save(walk.learner, session.now())
+            ended = Ended(step=walk.learner.step, metrics={})
+            ended = Ended(step=ended.step, metrics=summarise(Results.of([*records, ended])))
+            if folder:
+                folder.append([ended])
+            yield ended
+    finally:
+        if folder:
+            folder.close()
+
+
+def _started(config: Config, course: Course) -> Started:
+    return Started(
+        config=config.model_dump(mode="json"),
+        versions={
+            "evenkeel": version("evenkeel"),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        threads=config.threads or torch.get_num_threads(),
+        data=course.data,
+        tasks=list(course.tasks),
+        steps=course.stream.steps,
+        stream=course.digest,
+        boundaries=course.boundaries,
+    )
+
+
+class _Session:
+    """This process's share of a run, for the notes about time and memory."""
+
+    def __init__(self, walk: Walk, begun: float) -> None:
+        self._walk, self._begun = walk, begun
+        self._started = datetime.now(UTC).isoformat()
+        self._from_step = walk.learner.step
+
+    def now(self) -> Session:
+        return Session(
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            started=self._started,
+            from_step=self._from_step,
+            step=self._walk.learner.step,
+            seconds=round(time.monotonic() - self._begun, 3),
+            evaluating=round(self._walk.evaluating, 3),
+            peak_bytes=_peak_bytes(),
+        )
+
+
+def _peak_bytes() -> int | None:
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,244 @@
+"""The cache: whole or not at all, checked to the last byte, never in the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenkeel.data import cache
+from evenkeel.data.dataset import DataSet
+from evenkeel.data.sources import SOURCES
+from evenkeel.errors import DataError
+from tests.data.files import Told, pictures, write_cifar_parquet, write_image
+
+TRAIN, TEST = pictures(20), pictures(10, seed=1)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write_cifar_parquet(tmp_path / "home" / "cifar10", TRAIN, TEST)
+    return tmp_path / "home"
+
+
+def load(home: Path, told: Told) -> DataSet:
+    return SOURCES["cifar10"](home, progress=told)
+
+
+def only_entry() -> Path:
+    (entry,) = cache.entries()
+    return entry.folder
+
+
+def test_a_set_is_decoded_once_and_then_mapped(home: Path, told: Told, cache_folder: Path) -> None:
+    first = load(home, told)
+    assert told == [("Decoding cifar10", 20, 30), ("Decoding cifar10", 30, 30)]
+    told.clear()
+    second = load(home, told)
+    assert told == []
+    assert (
+        second.digest
+        == first.digest
+        == DataSet.of(TRAIN, first.train.y, TEST, first.test.y, classes=first.classes).digest
+    )
+    assert second.name == "cifar10"
+    assert second.classes == first.classes
+    assert (second.train.x == TRAIN).all()
+    assert isinstance(second.train.x, np.memmap)
+    assert not second.train.x.flags.writeable
+    folder = only_entry()
+    assert folder.parent == cache_folder / "decoded"
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "meta.json",
+        "test_x.npy",
+        "test_y.npy",
+        "train_x.npy",
+        "train_y.npy",
+    ]
+    assert [one for one in folder.parent.iterdir() if one != folder] == []
+
+
+def flip(file: Path, place: int = -1) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def rename_class(file: Path) -> None:
+    file.write_text(file.read_text().replace("airplane", "aeroplane"))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "train pixel": lambda folder: flip(folder / "train_x.npy"),
+    "test label": lambda folder: flip(folder / "test_y.npy"),
+    "head, magic": lambda folder: flip(folder / "test_x.npy", 3),
+    "head, bracket": lambda folder: flip(folder / "train_x.npy", 10),
+    "head, shape": lambda folder: flip(folder / "train_x.npy", (folder / "train_x.npy").read_bytes().index(b"20, 3")),
+    "cut": lambda folder: os.truncate(folder / "train_x.npy", 5000),
+    "empty": lambda folder: os.truncate(folder / "test_x.npy", 0),
+    "gone": lambda folder: (folder / "test_x.npy").unlink(),
+    "no meta": lambda folder: (folder / "meta.json").unlink(),
+    "cut meta": lambda folder: os.truncate(folder / "meta.json", 30),
+    "other meta": lambda folder: (folder / "meta.json").write_text("[]"),
+    "class renamed": lambda folder: rename_class(folder / "meta.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_cache_is_made_anew(home: Path, told: Told, damage: str) -> None:
+    digest = load(home, told).digest
+    folder = only_entry()
+    DAMAGE[damage](folder)
+    told.clear()
+    data = load(home, told)
+    assert told[0][0] == "The cached cifar10 is damaged and is decoded anew"
+    assert told[-1] == ("Decoding cifar10", 30, 30)
+    assert data.digest == digest
+    assert (data.train.x == TRAIN).all()
+    assert only_entry() == folder
+    told.clear()
+    load(home, told)
+    assert told == []
+
+
+def test_an_older_format_is_made_anew(home: Path, told: Told) -> None:
+    load(home, told)
+    meta = only_entry() / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"format": 0}))
+    told.clear()
+    load(home, told)
+    assert len(told) == 3
+
+
+def test_changed_files_and_settings_are_other_sets(home: Path, told: Told, tmp_path: Path) -> None:
+    digest = load(home, told).digest
+    write_cifar_parquet(home / "cifar10", pictures(20, seed=5), TEST)
+    assert load(home, told).digest != digest
+    assert len(cache.entries()) == 2
+    for place in range(4):
+        write_image(tmp_path / "own" / "one" / f"{place}.png", pictures(1, seed=place)[0])
+    for size in (None, 16, 8):
+        data = SOURCES["folder"](None, progress=told, path=tmp_path / "own", size=size)
+        assert data.train.x.shape[2] == (size or 32)
+    assert len(cache.entries()) == 5
+
+
+def test_a_fault_leaves_nothing_behind(home: Path, told: Told, cache_folder: Path) -> None:
+    write_cifar_parquet(home / "cifar10", TRAIN, pictures(10, (3, 31, 32)))
+    with pytest.raises(DataError, match="31 x 32"):
+        load(home, told)
+    assert list((cache_folder / "decoded").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_gone_without(
+    home: Path, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = load(home, told).digest
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("EVENKEEL_CACHE", str(tmp_path / "file" / "cache"))
+    told.clear()
+    data = load(home, told)
+    assert told[0][0].startswith("The cache cannot be written (")
+    assert told[-1] == ("Decoding cifar10", 30, 30)
+    assert data.digest == digest
+    assert (data.train.x == TRAIN).all()
+    assert cache.entries() == []
+
+
+def test_a_full_disk_midway_is_gone_without(home: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("evenkeel.data.cache.os.fsync", full)
+    data = load(home, told)
+    assert (data.train.x == TRAIN).all()
+    assert (data.test.x == TEST).all()
+    assert any("No space left" in what for what, _, _ in told)
+    assert list(cache.decoded_home().iterdir()) == []
+
+
+def test_who_comes_second_uses_what_the_first_made(home: Path, told: Told) -> None:
+    """While this process decodes, another one finishes the same set."""
+    inner = Told()
+
+    def other_is_faster(what: str, done: int, total: int) -> None:
+        told(what, done, total)
+        if done == 20:
+            load(home, inner)
+
+    data = SOURCES["cifar10"](home, progress=other_is_faster)
+    assert inner[-1][1] == told[-1][1] == 30  # both decoded
+    assert (data.train.x == TRAIN).all()
+    assert list(cache.decoded_home().iterdir()) == [only_entry()]
+
+
+LOAD = """
+import sys, time
+from pathlib import Path
+from evenkeel.data.sources import SOURCES
+def progress(what, done, total):
+    print(what, done, flush=True)
+    time.sleep(float(sys.argv[2]))
+print(SOURCES["cifar10"](Path(sys.argv[1]), progress=progress).digest, flush=True)
+"""
+
+
+def start(home: Path, pause: float) -> "subprocess.Popen[str]":
+    return subprocess.Popen([sys.executable, "-c", LOAD, str(home), str(pause)], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killed_process_leaves_nothing_that_is_used(home: Path, told: Told) -> None:
+    with start(home, pause=60) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "Decoding cifar10 20\n"
+        process.send_signal(signal.SIGKILL)
+    (unfinished,) = cache.decoded_home().iterdir()
+    assert cache.entries() == []
+    data = load(home, told)
+    assert told[-1] == ("Decoding cifar10", 30, 30)
+    assert (data.train.x == TRAIN).all()
+    assert unfinished.exists()  # it might be at work still
+    assert cache.clear() > 0
+    assert list(cache.decoded_home().iterdir()) == []
+
+
+def test_two_processes_at_once(home: Path, told: Told) -> None:
+    processes = [start(home, pause=0.3) for _ in range(2)]
+    digests = {process.communicate(timeout=60)[0].splitlines()[-1] for process in processes}
+    assert digests == {load(home, told).digest}
+    assert told == []
+    assert list(cache.decoded_home().iterdir()) == [only_entry()]
+
+
+def test_listing_and_clearing(home: Path, told: Told, tmp_path: Path) -> None:
+    assert cache.entries() == []
+    assert cache.clear() == 0
+    load(home, told)
+    for split in ("train", "test"):
+        write_image(tmp_path / "my own" / split / "one" / "0.png", TRAIN[0])
+    SOURCES["folder"](None, progress=told, path=tmp_path / "my own")
+    (cache.decoded_home() / "not ours").mkdir()
+    unfinished = cache.decoded_home() / f".tmp-{cache.entries()[0].folder.name}-x"
+    unfinished.mkdir()
+    (unfinished / "meta.json").write_text((cache.entries()[0].folder / "meta.json").read_text())
+    first, second = cache.entries()
+    assert (first.name, first.train, first.test, first.classes) == ("cifar10", 20, 10, 10)
+    assert first.bytes == sum(file.stat().st_size for file in first.folder.iterdir()) > 30 * 3072
+    assert second.name == "my own"
+    with pytest.raises(DataError, match=r"The cache has no 'cifar11'; it has cifar10, my own. Did you mean 'cifar10'"):
+        cache.clear("cifar11")
+    assert cache.clear("cifar10") == first.bytes
+    assert cache.entries() == [second]
+    assert cache.clear() > second.bytes
+    assert [one.name for one in cache.decoded_home().iterdir()] == ["not ours"]
+
+
+def test_what_is_mapped_outlives_the_cache(home: Path, told: Told) -> None:
+    data = load(home, told)
+    cache.clear()
+    assert (data.train.x == TRAIN).all()

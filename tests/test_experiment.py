@@ -1,0 +1,345 @@
+"""Runs: every method without and with CBA in every scenario, records that tell the truth, own data, exact resume."""
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import evenkeel as ek
+from evenkeel.errors import InputError, RunError, SettingsError
+from evenkeel.experiment.folder import MODEL
+from evenkeel.results import RECORDS, to_line
+from evenkeel.summary import MEASURES
+from tests.streams import images
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "disjoint": {"tasks": 2},
+    "blurry": {"tasks": 2, "percent": 20},
+    "i-blurry": {"tasks": 2, "disjoint": 50, "blur": 20},
+    "gradual": {"tasks": 2},
+    "offline": {"tasks": 2, "epochs": 2},
+    "rotated": {"tasks": 2},
+    "permuted": {"tasks": 2},
+}
+METHODS: dict[str, dict[str, Any]] = {name: {} for name in ek.METHODS} | {"rar": {"repeats": 2}}
+
+
+def small_data(train: int = 12, test: int = 5) -> ek.DataSet:
+    """Four classes of noisy patterns."""
+    x, y = [], []
+    for seed, n in ((1, train), (2, test)):
+        stream = images(batches=4 * n, size=1, tasks=4, seed=0)
+        noise = torch.Generator().manual_seed(seed)
+        shift = torch.randint(-20, 21, (4 * n, 1, 8, 8), generator=noise)
+        x.append((torch.cat([batch for batch, _ in stream]) + shift).clamp(0, 255).to(torch.uint8))
+        y.append([label for _, labels in stream for label in labels])
+    return ek.DataSet.of(x[0], y[0], x[1], y[1], classes=["ant", "bee", "cat", "dog"], name="small")
+
+
+DATA = small_data()
+
+
+def config(*overrides: str, **parts: Mapping[str, Any]) -> ek.Config:
+    base: dict[str, Any] = {
+        "scenario": {"name": "disjoint", "tasks": 2},
+        "batches": {"size": 6},
+        "net": {"name": "convnet", "width": 4},
+        "memory": {"capacity": 10},
+        "learner": {"replay": 6},
+        "augment": {"name": "crop-flip", "padding": 1},
+        "evaluation": {"every": 2, "sample": 12, "alignment": 2},
+    }
+    return ek.load_config(base | parts, overrides)
+
+
+def results(one: ek.Config, **how: Any) -> ek.Results:
+    return ek.Results.of(ek.run(one, **({"data": DATA} | how)))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("adaptor", ["none", "cba"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str) -> None:
+    one = config(
+        method={"name": method, **METHODS[method]},
+        adaptor={"name": adaptor},
+        scenario={"name": scenario, **SCENARIOS[scenario]},
+    )
+    found = results(one)
+    assert found.started.tasks is not None
+    steps = [task["steps"] for task in found.started.tasks]
+    assert [step.step for step in found.steps] == list(range(1, sum(steps) + 1))
+    assert [step.task for step in found.steps] == [task for task, n in enumerate(steps) for _ in range(n)]
+    assert [(test.task, test.step) for test in found.tested] == [(-1, 0), (0, steps[0]), (1, sum(steps))]
+    assert [point.step for point in found.anytime] == [
+        begin + place + 1 for begin, n in ((0, steps[0]), (steps[0], steps[1])) for place in range(0, n, 2)
+    ]
+    assert all(step % 2 == 0 for step in (each.step for each in found.aligned))
+    assert (adaptor == "cba") == any(step.outer_loss is not None for step in found.steps)
+    assert found.ended is not None
+    assert found.ended.metrics.keys() == MEASURES.keys()
+    missing = {name for name, value in found.ended.metrics.items() if value is None}
+    assert missing == ({"recency_bias"} if scenario in ("rotated", "permuted") else set())
+    for test in found.tested:
+        rows = zip(test.masked, test.seen, test.accuracy, strict=True)
+        assert all(masked >= plain for masked, _, plain in rows)
+        assert sum(test.memory) == (0 if test.task < 0 else 10)
+
+
+def test_a_run_is_its_config_seed_and_data() -> None:
+    one = config(adaptor={"name": "cba"})
+    first, again = ([to_line(record) for record in ek.run(one, data=DATA)] for _ in range(2))
+    assert first == again
+    torch.manual_seed(123)
+    assert [to_line(record) for record in ek.run(one, data=DATA)] == first
+    other = results(config("seed=1", adaptor={"name": "cba"}))
+    assert other.started.stream != json.loads(first[0])["stream"]
+
+
+def test_methods_of_one_seed_see_one_stream() -> None:
+    streams = {results(config(method={"name": name})).started.stream for name in ("er", "derpp")}
+    assert len(streams) == 1
+
+
+@pytest.mark.parametrize("measured", ["evaluation.every=0", "evaluation.prequential=false", "evaluation.alignment=0"])
+def test_looking_changes_nothing(measured: str) -> None:
+    """The weights go the same way whatever is measured along it; dropout or augmentation must not notice."""
+    watched, not_watched = results(config()), results(config(measured))
+    assert [step.loss for step in watched.steps] == [step.loss for step in not_watched.steps]
+    assert watched.tested == not_watched.tested
+
+
+def test_the_last_short_batch_can_be_dropped() -> None:
+    kept, dropped = (results(config(f"batches.drop_last={drop}", "batches.size=7")) for drop in ("false", "true"))
+    assert [step.samples for step in kept.steps] == [7, 7, 7, 3] * 2
+    assert [step.samples for step in dropped.steps] == [7, 7, 7] * 2
+    with pytest.raises(
+        SettingsError, match=r"'task 1' has no batch to learn from: its 24 samples .* drop_last = false"
+    ):
+        ek.run(config("batches.drop_last=true", "batches.size=25"), data=DATA)
+
+
+def test_task_information_reaches_the_learner_only_where_the_scenario_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(ek.Learner, "boundary", lambda self: told.append(self.step))
+    results(config())
+    assert told == [4, 8]
+    told.clear()
+    for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
+        results(config(scenario=scenario))
+    assert told == []
+
+
+def test_prequential_predicts_before_it_learns() -> None:
+    """By hand: ask for each batch, then learn it."""
+    found = results(config("augment.name=none"))
+    *_, last = (record for record in ek.run(config("augment.name=none", "evaluation.prequential=false"), data=DATA))
+    assert isinstance(last, ek.Ended)
+    assert last.metrics["prequential"] is None
+    assert found.ended is not None
+    right = sum(step.correct for step in found.steps if step.correct is not None)
+    assert found.ended.metrics["prequential"] == pytest.approx(100 * right / 48)
+    assert found.steps[4].correct == 0  # the first batch of new classes cannot be known yet
+
+
+def test_own_class_order_and_tasks() -> None:
+    for tasks in ([["dog"], ["bee", "ant"]], [[3], [1, 0]]):
+        found = results(config(scenario={"name": "disjoint", "tasks": tasks}))
+        assert [task["classes"] for task in found.started.tasks] == [[3], [1, 0]]
+    found = results(config(scenario={"name": "disjoint", "tasks": 2, "order": ["dog", "cat", "bee", "ant"]}))
+    assert [task["classes"] for task in found.started.tasks] == [[3, 2], [1, 0]]
+    drawn = {
+        str([task["classes"] for task in results(config(f"seed={seed}", "scenario.order=drawn")).started.tasks])
+        for seed in range(4)
+    }
+    assert len(drawn) > 1
+    with pytest.raises(SettingsError, match=r"dgo.*Did you mean 'dog'"):
+        ek.run(config(scenario={"name": "disjoint", "tasks": [["dgo"], ["cat"]]}), data=DATA)
+
+
+def test_a_growing_head_starts_with_nothing() -> None:
+    found = results(config("learner.head=growing"))
+    assert [step.classes for step in found.steps] == [2] * 4 + [4] * 4
+    assert found.steps[0].correct == 0
+    assert found.tested[1].accuracy[1] == 0
+    assert found.tested[1].masked[1] == 0  # no output of that task exists yet
+
+
+def test_any_iterable_of_batches() -> None:
+    stream = images(batches=8)
+    labels = [[f"class {label}" for label in y] for _, y in stream]
+    batches = [(x.numpy(), y) for (x, _), y in zip(stream, labels, strict=True)]
+    found = results(config(), data=None, stream=(batch for batch in batches))
+    assert len(found.steps) == 8
+    assert found.started.steps is None
+    assert not found.tested
+    assert found.ended is not None
+    assert {name for name, value in found.ended.metrics.items() if value is not None} == {"prequential"}
+
+    test = (torch.cat([x for x, _ in stream]), [label for part in labels for label in part])
+    task = [int(label[-1]) // 2 for label in test[1]]
+    tasked = [(x, y, place // 4) for place, (x, y) in enumerate(batches)]
+    found = results(config(), data=None, stream=tasked, test=(*test, task))
+    assert found.started.steps == 8
+    assert [(each.task, each.step) for each in found.tested] == [(-1, 0), (0, 4), (1, 8)]
+    assert found.ended is not None
+    assert found.ended.metrics["acc"] is not None
+
+
+def test_an_iterable_of_batches_goes_on_too(tmp_path: Path) -> None:
+    batches = images(batches=8)
+    whole = [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "whole")]
+    half = ek.run(config(), stream=batches, out=tmp_path / "half", save_every=0)
+    for _ in range(10):
+        next(half)
+    half.close()  # type: ignore[attr-defined]
+    assert [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "half")] == whole
+
+
+@pytest.mark.parametrize(
+    ("stream", "sentence"),
+    [
+        ([], "The stream is empty"),
+        ([torch.zeros(2, 1, 8, 8)], r"Batch 1 of the stream is not \(x, labels\)"),
+        ([(torch.zeros(1, 1, 8, 8), [1], 1), (torch.zeros(1, 1, 8, 8), [1], 0)], "Batch 2 .* is of task 0"),
+    ],
+)
+def test_streams_that_are_none(stream: list[Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        list(ek.run(config(), stream=stream))
+
+
+def test_faults_are_told_before_any_work(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    wrong = [config("optimizer.name=Adam", adaptor={"name": "cba"}), config("scenario.tasks=3")]
+    for one in wrong:
+        with pytest.raises(SettingsError):
+            ek.run(one, data=DATA, out=out)
+    assert not out.exists()
+    with pytest.raises(SettingsError, match="Give data or a stream, not both"):
+        ek.run(config(), data=DATA, stream=images())
+    with pytest.raises(SettingsError, match="test belongs to a stream"):
+        ek.run(config(), data=DATA, test=([], []))
+
+
+# ---- going on ----
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 5, 9, 14, 20])
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path: Path, stop: int) -> None:
+    one = config(method={"name": "derpp"}, adaptor={"name": "cba", "every": 1, "hidden": [8]})
+    whole = list(ek.run(one, data=DATA, out=tmp_path / "whole"))
+    for save_every in (0.0, 3600.0):  # a checkpoint after each step, or none at all
+        folder = tmp_path / f"{save_every}"
+        begun = ek.run(one, data=DATA, out=folder, save_every=save_every)
+        for _ in range(stop):
+            next(begun)
+        begun.close()  # type: ignore[attr-defined]
+        assert list(map(to_line, ek.run(one, data=DATA, out=folder))) == list(map(to_line, whole))
+        assert (folder / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+        last, same = (ek.Learner.load(each / MODEL) for each in (folder, tmp_path / "whole"))
+        assert torch.equal(last.logits(torch.tensor(DATA.test.x)), same.logits(torch.tensor(DATA.test.x)))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(ek.run(config(), data=DATA, out=tmp_path))
+    monkeypatch.setattr(ek.Learner, "learn", lambda *_: pytest.fail("it learns again"))
+    assert list(map(to_line, ek.run(config(), data=DATA, out=tmp_path))) == list(map(to_line, whole))
+
+
+def test_torn_records_are_cut_off(tmp_path: Path) -> None:
+    whole = list(map(to_line, ek.run(config(), data=DATA, out=tmp_path / "whole")))
+    text = (tmp_path / "whole" / RECORDS).read_bytes()
+    for cut in range(1, 12):
+        folder = tmp_path / str(cut)
+        begun = ek.run(config(), data=DATA, out=folder, save_every=0)
+        for _ in range(8):
+            next(begun)
+        begun.close()  # type: ignore[attr-defined]
+        kept = (folder / RECORDS).read_bytes()
+        (folder / RECORDS).write_bytes(text[: len(kept) + 7 * cut])  # as if killed while it wrote on
+        assert list(map(to_line, ek.run(config(), data=DATA, out=folder))) == whole
+
+
+def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
+    list(ek.run(config(), data=DATA, out=tmp_path))
+    before = (tmp_path / RECORDS).read_bytes()
+    with pytest.raises(RunError, match=r"holds another run: config.method.name is 'er' there and 'derpp' here"):
+        list(ek.run(config(method={"name": "derpp"}), data=DATA, out=tmp_path))
+    with pytest.raises(RunError, match=r"data.digest is"):
+        list(ek.run(config(), data=small_data(train=13), out=tmp_path))
+    assert (tmp_path / RECORDS).read_bytes() == before
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
+    for _ in range(12):
+        next(begun)
+    with pytest.raises(RunError, match="Another process is at work in"):
+        next(ek.run(config(), data=DATA, out=tmp_path))
+    begun.close()  # type: ignore[attr-defined]
+    text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
+    (tmp_path / RECORDS).write_bytes(b"".join(text[:4]))
+    with pytest.raises(RunError, match=r"is damaged: it ends before step"):
+        list(ek.run(config(), data=DATA, out=tmp_path))
+    (tmp_path / RECORDS).write_bytes(b"".join(text[:8]))
+    (tmp_path / MODEL).write_bytes(b"not a model")
+    with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a whole checkpoint.* Delete"):
+        list(ek.run(config(), data=DATA, out=tmp_path))
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(RunError, match="Cannot keep a run in"):
+        list(ek.run(config(), data=DATA, out=file))
+
+
+# ---- the diagnostic of Theorem 1 ----
+
+
+def test_alignment_by_hand() -> None:
+    """The cosine of two gradients that autograd gives for the same batches, without batch norm or augmentation."""
+    net = ek.mlp(features=64, classes=4, hidden=(8,))
+    one = ek.Learner(net, ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=6, replay=100, classes=range(4))
+    for x, y in images(batches=6):
+        one.learn(x, y)
+    x, y = images(batches=7)[6]
+    assert one.adaptor is not None
+    held_x, held_y = one.memory.column("x").float() / 255, one.memory.column("y")
+    logits, held = net(x.float() / 255), net(held_x)
+    ce = torch.nn.functional.cross_entropy
+    training = ce(one.adaptor.correct(logits), torch.tensor(y)) + ce(one.adaptor.correct(held), held_y)
+    memory = ce(net(held_x), held_y)
+    flat = [
+        torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
+        for loss in (training, memory)
+    ]
+    found = one.alignment(x, y)
+    assert found is not None
+    cosine, training_norm, memory_norm = found
+    assert cosine == pytest.approx(float(torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=0)), abs=1e-5)
+    assert training_norm == pytest.approx(float(flat[0].norm()), rel=1e-4)
+    assert memory_norm == pytest.approx(float(flat[1].norm()), rel=1e-4)
+
+
+def test_alignment_of_a_batch_with_itself_is_one() -> None:
+    """Memory holds the batch and nothing else: both losses are the same but for their number of terms."""
+    one = ek.Learner(ek.mlp(features=64, classes=4), ek.ER(), memory=6, replay=6)
+    x, y = images(batches=1)[0]
+    assert one.alignment(x, y) is None
+    one.learn(x, y)
+    found = one.alignment(x, y)
+    assert found is not None
+    assert found[0] == pytest.approx(1, abs=1e-5)
+    assert one.alignment(x, ["never seen"] * 6) is None
+
+
+def test_measures_need_a_finished_run() -> None:
+    records = list(ek.run(config(), data=DATA))
+    for a, b in pairwise(range(0, len(records), 9)):
+        part = ek.Results.of(records[:b])
+        assert len(part.finished_tasks) <= 2
+        assert all(np.isfinite(value) for value in (m.of(part) for m in MEASURES.values()) if value is not None), a
