@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/python examples/digits_demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -rs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,6 +22,7 @@ bench: $(READY)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/augment_cost.py
+	$(BIN)/python benchmarks/run_cost.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -28,8 +28,8 @@ def own(augment: Augment, x: Tensor) -> Callable[[], Tensor]:
 def kornias(x: Tensor) -> dict[str, Callable[[], Tensor]]:
     """Kornia's nearest counterparts. They take floats, so turning bytes into floats is part of their time."""
     try:
-        from kornia.augmentation import AugmentationSequential, RandomCrop, RandomHorizontalFlip  # noqa: PLC0415
-        from kornia.augmentation.auto import RandAugment as KorniaRandAugment  # noqa: PLC0415
+        from kornia.augmentation import AugmentationSequential, RandomCrop, RandomHorizontalFlip
+        from kornia.augmentation.auto import RandAugment as KorniaRandAugment
     except ImportError:
         print("kornia is not installed: its rows are left out.")
         return {}

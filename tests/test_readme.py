@@ -28,17 +28,32 @@ class Whole(nn.Sequential):
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parent.parent / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     monkeypatch.chdir(tmp_path)
     session: dict[str, Any] = {
         "stream": images(batches=4, classes=4),
+        "x_test": torch.cat([x for x, _ in images(batches=4, classes=4)]),
+        "y_test": [label for _, labels in images(batches=4, classes=4) for label in labels],
         "backbone": nn.Flatten(),
         "head": nn.Linear(64, 10),
         "model": Whole(),
     }
     for block in blocks:
         exec(block, session)
-    assert len(capsys.readouterr().out.splitlines()) == 4  # a prediction for each batch
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4 + 6 + 1  # a prediction for each batch, a test before and after each task, an accuracy
+    assert printed[4].startswith("after task 0: [")
+    assert 0 <= float(printed[-1]) <= 100
     assert isinstance(session["learner"], ek.Learner)
     assert session["learner"].step == 4
     assert (tmp_path / "model.ek").is_file()
+
+
+def test_the_config_of_the_readme(tmp_path: Path) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "mine.toml").write_text(block)
+    config = ek.load_config(tmp_path / "mine.toml")
+    assert config.name == "DERpp + CBA"
+    assert config.optimizer.lr == 0.03  # of the preset that it extends
+    assert config.scenario["percent"] == 10

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from math import sqrt
 from statistics import fmean, stdev
 from typing import TypeVar
@@ -172,31 +173,43 @@ def summarise(run: Results) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seeds alone."""
+    """Runs that differ in their seeds alone, one for each seed."""
 
     label: str
     runs: list[Results]
     setting: str  # what they share, as JSON
     base: str  # the same without adaptor and name: what a gain by CBA is measured against
 
+    def values(self, name: str) -> dict[int, float]:
+        """The measure by seed, of the runs that are finished."""
+        found = {run.seed: MEASURES[name].of(run) for run in self.runs if run.ended is not None}
+        return {seed: value for seed, value in found.items() if value is not None}
+
     def estimate(self, name: str) -> Estimate | None:
-        values = [MEASURES[name].of(run) for run in self.runs]
-        return Estimate.of([value for value in values if value is not None])
+        return Estimate.of(list(self.values(name).values()))
 
 
 def groups(runs: Sequence[Results]) -> list[Group]:
-    """Runs with the same config but for the seed, in order of first appearance; labels are made unique."""
+    """Runs with the same config but for the seed, in order of first appearance; labels are made unique.
+
+    A seed counts once, because the same run twice would feign certainty: of equal runs the one that is furthest.
+    """
     found: dict[str, Group] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: (run.ended is None, -len(run.tested), -len(run.steps))):
         config = {name: value for name, value in run.started.config.items() if name != "seed"}
-        setting = json.dumps(config, sort_keys=True)
+        setting = json.dumps([config, run.started.data["digest"]], sort_keys=True)
         if setting not in found:
-            base = json.dumps({**config, "name": None, "adaptor": None}, sort_keys=True)
-            taken = [group.label for group in found.values()]
-            label = run.label if run.label not in taken else f"{run.label} ({len(taken) + 1})"
-            found[setting] = Group(label, [], setting, base)
-        found[setting].runs.append(run)
-    return list(found.values())
+            base = json.dumps([{**config, "name": None, "adaptor": None}, run.started.data["digest"]], sort_keys=True)
+            found[setting] = Group(_unique(run.label, [group.label for group in found.values()]), [], setting, base)
+        if run.seed not in [each.seed for each in found[setting].runs]:
+            found[setting].runs.append(run)
+    first = {group.setting: min(runs.index(run) for run in group.runs) for group in found.values()}
+    return sorted(found.values(), key=lambda group: first[group.setting])
+
+
+def _unique(label: str, taken: Sequence[str]) -> str:
+    candidates = chain([label], (f"{label} ({number})" for number in count(2)))
+    return next(each for each in candidates if each not in taken)
 
 
 def pairs(found: Sequence[Group]) -> list[tuple[Group, Group]]:
@@ -209,8 +222,5 @@ def pairs(found: Sequence[Group]) -> list[tuple[Group, Group]]:
 
 def gain(name: str, without: Group, with_: Group) -> Estimate | None:
     """The paired difference in this measure, over the seeds that both have."""
-    of = MEASURES[name].of
-    before = {run.seed: of(run) for run in without.runs}
-    after = {run.seed: of(run) for run in with_.runs}
-    both = [(before[seed], after[seed]) for seed in before.keys() & after.keys()]
-    return Estimate.of([new - old for old, new in both if old is not None and new is not None])
+    before, after = without.values(name), with_.values(name)
+    return Estimate.of([after[seed] - before[seed] for seed in sorted(before.keys() & after.keys())])

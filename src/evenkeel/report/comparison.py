@@ -1,0 +1,260 @@
+"""The words and tables of a report: findings, comparison, measures, cost, and the sheet of every run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tomli_w
+
+from evenkeel.report.parts import ABSENT, Cell, Note, Row, Section, Sheet, Table, number
+from evenkeel.report.scene import Scene
+from evenkeel.results import Results
+from evenkeel.summary import MEASURES, Estimate, Group, Measure, gain
+
+HEADLINES = 4  # the first measures of `MEASURES`
+PAIRED = "gain by CBA, paired by seed"
+OWN_STREAM = "a stream of the user's own"
+
+
+def findings(scene: Scene) -> list[str]:
+    """The outcome in plain words: what CBA changed, or else who did best."""
+    if scene.pairs:
+        return [_finding(without, with_, scene.measures[:2]) for without, with_ in scene.pairs]
+    if not scene.finished:
+        return ["No run is finished yet, so there is nothing to compare; the figures show how far each has come."]
+    if not (names := scene.measures):
+        return ["These runs have no measure to compare: nothing was tested."]
+    name, measure = names[0], MEASURES[names[0]]
+    reached = [(group, found) for group in scene.finished.values() if (found := group.estimate(name))]
+    group, best = max(reached, key=lambda each: each[1].mean * (1 if measure.higher_is_better else -1))
+    sentence = f"{group.label} reached {measure.title} {number(best)} ({_seeds(best.n)})"
+    if len(reached) > 1:
+        sentence += f", the best mean of {len(reached)}; no two of them differ in CBA alone"
+    return [sentence + "."]
+
+
+def _finding(without: Group, with_: Group, names: Sequence[str]) -> str:
+    found = {name: change for name in names if (change := gain(name, without, with_))}
+    if not found:
+        return f"{without.label} and {with_.label} have no finished seed in common, so they cannot be compared."
+    changes = [f"{MEASURES[name].title} by {number(change, signed=True)}" for name, change in found.items()]
+    variant = "" if with_.label == f"{without.label} + CBA" else f", as {with_.label}"
+    n = max(change.n for change in found.values())
+    sentence = f"CBA changed {' and '.join(changes)} for {without.label}{variant} ({_seeds(n)})"
+    if n == 1:
+        return f"{sentence}; a single seed cannot tell this from chance."
+    verdicts: dict[str, list[str]] = {}
+    for name, change in found.items():
+        verdicts.setdefault(_verdict(change, MEASURES[name]), []).append(MEASURES[name].title)
+    return f"{sentence}: {'; '.join(verdict.format(' and '.join(them)) for verdict, them in verdicts.items())}."
+
+
+def _verdict(change: Estimate, measure: Measure) -> str:
+    """By whether the 95% interval contains 0."""
+    if change.half is None or abs(change.mean) <= change.half:
+        return "the change in {} is not clear of chance"
+    return "{} got better" if (change.mean > 0) == measure.higher_is_better else "{} got worse"
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed" if n == 1 else f"{n} seeds"
+
+
+def facts(scene: Scene) -> list[tuple[str, str]]:
+    """What was compared, for the head of a block."""
+    data = scene.first.started.data
+    seeds = sorted({run.seed for run in scene.runs})
+    shown = ", ".join(map(str, seeds)) if len(seeds) <= 12 else f"{len(seeds)} of them, {seeds[0]} to {seeds[-1]}"
+    done = sum(run.ended is not None for run in scene.runs)
+    samples = [f"{data[part]} {part}" for part in ("train", "test") if data.get(part) is not None]
+    size = [*samples, *([f"{len(scene.class_names)} classes"] if scene.class_names else [])]
+    return [
+        ("Data set", f"{data.get('name', 'unknown')}" + (f" ({', '.join(size)})" if size else "")),
+        ("Scenario", scenario_text(scene.first.started.config.get("scenario"))),
+        ("Tasks", str(scene.tasks)),
+        ("Seeds", shown),
+        (
+            "Runs",
+            f"{len(scene.runs)}, all finished" if done == len(scene.runs) else f"{done} of {len(scene.runs)} finished",
+        ),
+    ]
+
+
+def scenario_text(scenario: Any) -> str:
+    """
+    >>> scenario_text({"name": "blurry", "tasks": 5, "percent": 30})
+    'blurry (tasks: 5, percent: 30)'
+    """
+    if not isinstance(scenario, Mapping):
+        return OWN_STREAM if scenario is None else str(scenario)
+    settings = [(key, value) for key, value in scenario.items() if key != "name" and value is not None]
+    listed = ", ".join(f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in settings)
+    return f"{scenario.get('name', 'scenario')} ({listed})" if listed else str(scenario.get("name", "scenario"))
+
+
+def title(scene: Scene, *, full: bool) -> str:
+    """Data set and scenario, with all its settings where others share the name."""
+    scenario = scene.first.started.config.get("scenario")
+    short = scenario.get("name", "scenario") if isinstance(scenario, Mapping) else scenario or OWN_STREAM
+    return f"{scene.first.started.data.get('name', 'unknown')}, {scenario_text(scenario) if full else short}"
+
+
+def comparison(scene: Scene) -> Section:
+    headlines = [name for name in list(MEASURES)[:HEADLINES] if name in scene.measures]
+    names = headlines or scene.measures[:HEADLINES]
+    columns = ["", *(_arrow(name) for name in names), "seeds"]
+    best = {name: _best(scene, name) for name in names}
+    rows = []
+    for group in scene.groups:
+        done = scene.finished.get(group.label)
+        n = len(done.runs) if done else 0
+        cells = [
+            Cell(number(done.estimate(name) if done else None, expected=n), best=group.label in best[name])
+            for name in names
+        ]
+        rows.append(Row(group.label, [*cells, Cell(_count(group, n))]))
+        for without, with_ in scene.pairs:
+            if with_.label == group.label:
+                changes = [gain(name, without, with_) for name in names]
+                paired = max((change.n for change in changes if change), default=0)
+                texts = [number(change, signed=True, expected=paired) for change in changes]
+                rows.append(Row(PAIRED, [*map(Cell, texts), Cell(str(paired))], gain=True))
+    return Section("Comparison", [Table("Mean ± half of the 95% interval, in percent.", columns, rows), *_notes(scene)])
+
+
+def _notes(scene: Scene) -> list[Note]:
+    if scene.shares_classes:
+        kind = "Domain-incremental: all tasks have the same classes"
+    else:
+        kind = "Class-incremental: the outputs of all classes compete"
+    notes = [
+        f"{kind}, and no task is told at test time. Arrows show which way is better; bold is the best mean of a column."
+        " Intervals are Student's t over seeds, each for itself and not corrected for many comparisons; a single "
+        "seed has no interval."
+    ]
+    partial = [run for group in scene.groups for run in group.runs if run.ended is None]
+    if partial:
+        listed = ", ".join(f"{run.label} seed {run.seed} (step {_last_step(run)})" for run in partial)
+        notes.append(f"Unfinished, and in no mean of a table: {listed}.")
+    repeats = len(scene.runs) - sum(len(group.runs) for group in scene.groups)
+    if repeats:
+        notes.append(f"{repeats} of the runs repeat another with the same config and seed; each seed counts once.")
+    return [Note(text) for text in notes]
+
+
+def _last_step(run: Results) -> str:
+    step = run.steps[-1].step if run.steps else 0
+    return f"{step} of {run.started.steps}" if run.started.steps else str(step)
+
+
+def _count(group: Group, finished: int) -> str:
+    missing = len(group.runs) - finished
+    return f"{finished} ({missing} unfinished)" if missing else str(finished)
+
+
+def _arrow(name: str) -> str:
+    measure = MEASURES[name]
+    return f"{measure.title}\u00a0{'↑' if measure.higher_is_better else '↓'}"
+
+
+def _best(scene: Scene, name: str) -> set[str]:
+    """The labels with the best mean; none where all are the same."""
+    means = {label: found.mean for label, group in scene.finished.items() if (found := group.estimate(name))}
+    if len(set(means.values())) < 2:
+        return set()
+    top = (max if MEASURES[name].higher_is_better else min)(means.values())
+    return {label for label, mean in means.items() if mean == top}
+
+
+def measures(scene: Scene) -> Section | None:
+    """Every measure with its formula: groups as columns, and a column for each gain."""
+    if not scene.finished:
+        return None
+    gains = {with_.label: (without, with_) for without, with_ in scene.pairs}
+    columns = ["measure"]
+    for label in scene.finished:
+        columns += [label, "gain by CBA"] if label in gains else [label]
+    rows = []
+    for name in scene.measures:
+        top, cells = _best(scene, name), []
+        for label, group in scene.finished.items():
+            cells.append(Cell(number(group.estimate(name), expected=len(group.runs)), best=label in top))
+            if label in gains:
+                cells.append(Cell(number(gain(name, *gains[label]), signed=True)))
+        rows.append(Row(_arrow(name), cells, note=MEASURES[name].formula))
+    caption = (
+        "R[j, i] is the accuracy on task i after task j, in percent, counted from 0; T is the number of tasks. "
+        "Mean ± half of the 95% interval over seeds; gains are paired by seed."
+    )
+    return Section("All measures", Table(caption, columns, rows).split())
+
+
+def cost(scene: Scene) -> Section:
+    """Time and memory, from what the processes wrote down."""
+    rows, silent = [], 0
+    for group in scene.groups:
+        timed = [run for run in group.runs if run.sessions]
+        silent += len(group.runs) - len(timed)
+        if not timed:
+            continue
+        sessions = [session for run in timed for session in run.sessions]
+        seconds = sum(session.seconds for session in sessions)
+        evaluating = sum(session.evaluating for session in sessions)
+        steps = sum(session.step - session.from_step for session in sessions)
+        learning = seconds - evaluating
+        peaks = [session.peak_bytes for session in sessions if session.peak_bytes is not None]
+        cells = [
+            f"{seconds / len(timed):,.1f}",
+            f"{100 * evaluating / seconds:.0f}%" if seconds else ABSENT,
+            f"{steps / learning:,.1f}" if learning > 0 else ABSENT,
+            f"{max(peaks) / 2**20:,.0f}" if peaks else ABSENT,
+            str(len(timed)),
+        ]
+        rows.append(Row(group.label, [Cell(text) for text in cells]))
+    parts: list[Table | Note] = []
+    if rows:
+        columns = ["", "seconds a run", "evaluating", "steps a second", "peak memory, MiB", "runs"]
+        caption = (
+            "All processes that worked on a run together. Evaluating: the share of the time that went into tests, "
+            "anytime points and diagnostics; steps a second leave it out. Peak memory is that of the process, "
+            "the highest of the runs."
+        )
+        parts.append(Table(caption, columns, rows))
+    if silent:
+        parts.append(Note(f"{silent} of {len(scene.runs)} runs have no record of time and memory."))
+    return Section("Time and memory", parts)
+
+
+def every_run(scene: Scene) -> Section:
+    """What it takes to repeat each run."""
+    return Section("Every run", [_sheet(run, scene) for run in scene.runs])
+
+
+def _sheet(run: Results, scene: Scene) -> Sheet:
+    started = run.started
+    state = "finished" if run.ended else f"unfinished: step {_last_step(run)}"
+    known: list[tuple[str, str | None]] = [
+        ("Folder", str(run.folder) if run.folder else None),
+        ("Command", "\n".join(dict.fromkeys(session.command for session in run.sessions)) or None),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in started.versions.items())),
+        ("Threads", str(started.threads)),
+        ("Task ends", "told to the learner" if started.boundaries else "not told to the learner"),
+        ("Data digest", started.data.get("digest")),
+        ("Stream digest", started.stream),
+    ]
+    label = next(group.label for group in scene.groups if any(_same_setting(run, other) for other in group.runs))
+    present = [(name, text) for name, text in known if text]
+    return Sheet(f"{label}, seed {run.seed}: {state}", present, tomli_w.dumps(_without_none(started.config)))
+
+
+def _same_setting(run: Results, other: Results) -> bool:
+    return {**run.started.config, "seed": 0} == {**other.started.config, "seed": 0}
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: what is not set is not written."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_none(item) for item in value if item is not None]
+    return value

@@ -1,0 +1,70 @@
+"""From runs to one HTML file that needs nothing else."""
+
+import os
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from evenkeel.errors import RunError
+from evenkeel.report import comparison, sections
+from evenkeel.report.parts import Block
+from evenkeel.report.scene import Scene, scenes
+from evenkeel.results import Results
+
+ORDER = (
+    comparison.comparison,
+    sections.accuracy_curves,
+    sections.final_accuracy,
+    sections.accuracy_matrix,
+    sections.predictions,
+    sections.confusions,
+    sections.alignment,
+    sections.training,
+    comparison.cost,
+    comparison.measures,
+    comparison.every_run,
+)
+
+
+def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel report") -> None:
+    """Compare `runs` in one HTML file at `path`; a report that was there stays whole until the new one is."""
+    if not runs:
+        raise RunError("There is nothing to report: no runs were given.")
+    content = render(runs, title).encode("utf-8", "replace")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def render(runs: Sequence[Results], title: str) -> str:
+    """The page; equal for equal runs."""
+    environment = Environment(
+        loader=PackageLoader("evenkeel.report", ""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    numbers = count(1)
+    template = environment.get_template("template.html.j2")
+    found = scenes(runs)
+    names = [comparison.title(scene, full=False) for scene in found]
+    blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(found, names, strict=True)]
+    return template.render(title=title, blocks=blocks, next_id=lambda: f"p{next(numbers)}")
+
+
+def _block(scene: Scene, *, full_title: bool) -> Block:
+    found = [section for make in ORDER if (section := make(scene)) is not None]
+    return Block(
+        title=comparison.title(scene, full=full_title),
+        findings=comparison.findings(scene),
+        facts=comparison.facts(scene),
+        sections=[section for section in found if section.parts],
+    )

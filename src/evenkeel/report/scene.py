@@ -1,0 +1,188 @@
+"""What may be compared with what, which runs are averaged, and how each group looks in every figure."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from evenkeel.report.svg import PALETTE
+from evenkeel.results import Results
+from evenkeel.summary import MEASURES, Group, groups, pairs
+
+Array = NDArray[np.float64]
+MARKERS = "os^Dvp*XP<>h"
+LINES: tuple[Any, ...] = ("--", "-", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+HATCHES = ("////", "", "....", "xxxx", "||||")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Groups that differ in the adaptor alone share colour and marker: dashed and hatched without, solid with."""
+
+    colour: str
+    marker: str
+    line: Any
+    hatch: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """The mean over runs at the steps they have in common; `low` and `high` are None for a single run."""
+
+    x: Array
+    mean: Array
+    low: Array | None = None
+    high: Array | None = None
+
+    def within(self, least: float, most: float) -> "Series":
+        """With the band cut off where no value can be."""
+        if self.low is None or self.high is None:
+            return self
+        return replace(self, low=self.low.clip(least, most), high=self.high.clip(least, most))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All runs on one data set and scenario: these can be compared with each other, and with no others."""
+
+    runs: list[Results]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return groups(self.runs)
+
+    @cached_property
+    def finished(self) -> dict[str, Group]:
+        """By label: what tables average. Without the groups that have no finished run."""
+        done = (replace(group, runs=[run for run in group.runs if run.ended]) for group in self.groups)
+        return {group.label: group for group in done if group.runs}
+
+    @cached_property
+    def drawn(self) -> list[Group]:
+        """What figures show: the finished runs, or, where none is, what there is of the others."""
+        return [
+            self.finished.get(group.label) or replace(group, label=f"{group.label} (unfinished)")
+            for group in self.groups
+        ]
+
+    @cached_property
+    def pairs(self) -> list[tuple[Group, Group]]:
+        """(without, with) CBA, both with finished runs."""
+        return pairs(list(self.finished.values()))
+
+    @cached_property
+    def measures(self) -> list[str]:
+        """Those that some finished run has."""
+        return [name for name in MEASURES if any(group.estimate(name) for group in self.finished.values())]
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """By the labels of `drawn`."""
+        bases = list(dict.fromkeys(group.base for group in self.drawn))
+        adapted = dict.fromkeys(bases, 0)
+        looks = {}
+        for group in self.drawn:
+            place = bases.index(group.base)
+            if group.runs[0].started.config["adaptor"]:
+                adapted[group.base] += 1
+                kind = 1 + (adapted[group.base] - 1) % (len(LINES) - 1)
+            else:
+                kind = 0
+            colour, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+            looks[group.label] = Look(colour, marker, LINES[kind], HATCHES[kind])
+        return looks
+
+    @property
+    def first(self) -> Results:
+        return self.runs[0]
+
+    @property
+    def tasks(self) -> int:
+        return len(self.first.started.tasks)
+
+    @cached_property
+    def task_names(self) -> list[str]:
+        """Their own names, unless those depend on the seed."""
+        names = [[str(task["name"]) for task in run.started.tasks] for run in self.runs]
+        same = all(each == names[0] for each in names)
+        return names[0] if same else [f"task {place + 1}" for place in range(self.tasks)]
+
+    @cached_property
+    def task_ticks(self) -> list[str]:
+        """Their names for an axis that says "task": "task 3" is 3; numbers where names would not fit."""
+        short = [name.removeprefix("task ") for name in self.task_names]
+        fits = sum(map(len, short)) <= 60
+        return short if fits else [str(place + 1) for place in range(self.tasks)]
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        return [str(name) for name in self.first.started.data.get("classes") or ()]
+
+    @cached_property
+    def task_classes(self) -> list[list[int]] | None:
+        """The classes of each task, where all runs agree and no class has two."""
+        found = [[list(task.get("classes") or ()) for task in run.started.tasks] for run in self.runs]
+        agree = all(found[0]) and all(each == found[0] for each in found)
+        return found[0] if agree and not self.shares_classes else None
+
+    @property
+    def shares_classes(self) -> bool:
+        """Domain-incremental: a class comes in several tasks."""
+        named = [label for task in self.first.started.tasks for label in task.get("classes") or ()]
+        return len(set(named)) < len(named)
+
+    @cached_property
+    def boundaries(self) -> list[int]:
+        """The steps after which a task ends, the last included; empty where unknown or not the same for all."""
+        lengths: list[list[Any]] = [[task.get("steps") for task in run.started.tasks] for run in self.runs]
+        if None in lengths[0] or any(each != lengths[0] for each in lengths):
+            return []
+        return [int(end) for end in np.cumsum(lengths[0])]
+
+
+def scenes(runs: Sequence[Results]) -> list[Scene]:
+    """The runs by data set and scenario, in order of first appearance."""
+    found: dict[str, list[Results]] = {}
+    for run in runs:
+        started = run.started
+        facts = [dict(started.data), started.config.get("data"), started.config.get("scenario"), len(started.tasks)]
+        found.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
+    return [Scene(each) for each in found.values()]
+
+
+def series(runs: Iterable[Results], points: Callable[[Results], Mapping[int, float]]) -> Series | None:
+    """Mean and band of `points` (values by step); runs without any are left out."""
+    curves = [curve for curve in map(points, runs) if curve]
+    shared = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
+    if not shared:
+        return None
+    values = np.array([[curve[step] for step in shared] for curve in curves], dtype=np.float64)
+    x, mean = np.array(shared, dtype=np.float64), values.mean(axis=0)
+    if len(values) == 1:
+        return Series(x, mean)
+    if len(values) == 2:
+        return Series(x, mean, values.min(axis=0), values.max(axis=0))
+    half = half_interval(values)
+    return Series(x, mean, mean - half, mean + half)
+
+
+def half_interval(values: Array) -> Array:
+    """Half of the 95% interval of the mean over the first axis (Student's t); 0 for a single row."""
+    n = len(values)
+    if n < 2:
+        return np.zeros(values.shape[1:])
+    return np.asarray(student.ppf(0.975, n - 1) * values.std(axis=0, ddof=1) / sqrt(n), dtype=np.float64)
+
+
+def windows(curve: Series, most: int) -> tuple[Series, int]:
+    """Means over windows of equal length, `most` of them at most, and that length."""
+    length = -(-len(curve.x) // most)
+    starts = np.arange(0, len(curve.x), length)
+    sizes = np.diff(np.append(starts, len(curve.x)))
+    return Series(*(np.add.reduceat(values, starts) / sizes for values in (curve.x, curve.mean))), length

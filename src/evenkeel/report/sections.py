@@ -1,0 +1,268 @@
+"""The sections of a report that are figures. Each is None where the runs recorded nothing for it."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
+from evenkeel.report.parts import Cell, Chart, Charts, Note, Row, Section, Table, minus, number
+from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
+from evenkeel.results import Results, Tested
+from evenkeel.summary import Estimate, Group
+
+BANDS = (
+    "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; the range of two seeds; "
+    "none for a single one."
+)
+BARS = "Whiskers: the 95% interval of the mean over seeds, cut off at 0 and 100."
+
+
+def accuracy_curves(scene: Scene) -> Section | None:
+    lines = _lines(scene, lambda run: {point.step: point.mean for point in run.anytime})
+    if not lines:
+        return None
+    lines = {label: line.within(0, 100) for label, line in lines.items()}
+    caption = (
+        "Anytime accuracy: the mean accuracy on the tasks seen so far, on a fixed sample of the test data. "
+        f"{BANDS} Dotted lines: ends of tasks. Dashed: without CBA; solid: with."
+    )
+    chart = Chart("Anytime accuracy over the stream", curves(scene, lines, "accuracy (%)", limits=(0, None)))
+
+    def area(run: Results, task: int) -> float | None:
+        points = [point.mean for point in run.anytime if point.task == task]
+        return float(np.mean(points)) if points else None
+
+    told = "ACC_AUC by task: the mean of the points while this task was being learned, in percent."
+    return Section("Accuracy over the stream", [Charts(caption, [chart]), *_by_task(scene, told, area)])
+
+
+def final_accuracy(scene: Scene) -> Section | None:
+    if not scene.finished:
+        return None
+
+    def final(run: Results, task: int) -> float | None:
+        return run.finished_tasks[-1].accuracy[task] if run.finished_tasks else None
+
+    heights = {}
+    for group in scene.finished.values():
+        rows = [run.finished_tasks[-1].accuracy for run in group.runs if run.finished_tasks]
+        if rows:
+            heights[group.label] = _heights(rows)
+    if not heights:
+        return None
+    caption = f"Accuracy on each task after the whole stream. {BARS if _whiskers(heights) else ''}"
+    chart = Chart("Final accuracy on each task", over_tasks(scene, heights, "accuracy (%)"))
+    told = "Final accuracy on each task, in numbers."
+    return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, told, final)])
+
+
+def accuracy_matrix(scene: Scene) -> Section | None:
+    if scene.tasks == 1:
+        return None  # a single number, which is in the table already
+    charts = []
+    for group in scene.drawn:
+        matrices = [run.matrix() for run in group.runs if run.finished_tasks]
+        if not matrices:
+            continue
+        rows = min(map(len, matrices))
+        mean = np.mean([matrix[:rows] for matrix in matrices], axis=0)
+        svg = heat_map(
+            mean,
+            rows=scene.task_ticks[:rows],
+            columns=scene.task_ticks,
+            xlabel="accuracy on task",
+            ylabel="after task",
+            numbers=scene.tasks <= 10,
+        )
+        charts.append(Chart(group.label, svg))
+    caption = (
+        "Percent correct on each task (columns) after each task (rows), mean over seeds. Down a column, a task is "
+        "forgotten; the diagonal is how well it was learned."
+    )
+    return Section("Accuracy matrix", [Charts(caption, charts, small=True)]) if charts else None
+
+
+def predictions(scene: Scene) -> Section | None:
+    if scene.tasks == 1:
+        return None
+    title, heights, said = "Predictions by task", {}, []
+    tests = {
+        group.label: [run.finished_tasks[-1] for run in group.runs if run.finished_tasks] for group in _done(scene)
+    }
+    if not any(tests.values()):
+        return None
+    for label, final in tests.items():
+        rows = [test.predicted for test in final if test.predicted]
+        if rows:
+            heights[label] = _heights(rows)
+            said.append(f"{label} {heights[label].mean[-1]:.1f}%")
+    if not heights:
+        return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
+    fair = _fair_shares(scene, [test for final in tests.values() for test in final])
+    caption = (
+        "Share of the test samples that were taken for each task's classes, after the whole stream. The long marks "
+        "are the shares those tasks really have: a last one far above its mark is recency bias. "
+        f"{BARS if _whiskers(heights) else ''}"
+    )
+    sentence = f"Predicted as the last task, whose fair share is {fair[-1]:.1f}%: {'; '.join(said)}."
+    chart = Chart("Share of predictions by task", over_tasks(scene, heights, "predictions (%)", fair=fair))
+    return Section(title, [Charts(caption, [chart]), Note(sentence)])
+
+
+def _fair_shares(scene: Scene, tests: list[Tested]) -> Array:
+    """Of the test samples, in percent; equal ones where it is not known which class has which task."""
+    counts = np.array(tests[0].confusion, dtype=np.float64).sum(axis=-1) if tests[0].confusion else np.zeros(0)
+    if scene.task_classes is None or not counts.sum():
+        return np.full(scene.tasks, 100 / scene.tasks)
+    return np.array([100 * counts[task].sum() / counts.sum() for task in scene.task_classes])
+
+
+def confusions(scene: Scene) -> Section | None:
+    order = [label for task in scene.task_classes or () for label in task]
+    ends = np.cumsum([len(task) for task in scene.task_classes or ()])[:-1]
+    charts = []
+    for group in scene.drawn:
+        counts = [
+            np.array(run.finished_tasks[-1].confusion, dtype=np.float64) for run in group.runs if run.finished_tasks
+        ]
+        counts = [each for each in counts if each.size]
+        if not counts:
+            continue
+        mean = np.mean([100 * each / np.maximum(each.sum(axis=1, keepdims=True), 1) for each in counts], axis=0)
+        names = [str(label) for label in range(len(mean))]
+        if len(scene.class_names) == len(mean) <= 20:
+            names = scene.class_names
+        places = order + [label for label in range(len(mean)) if label not in order]
+        svg = heat_map(
+            mean[np.ix_(places, places)],
+            rows=[names[place] for place in places],
+            columns=[names[place] for place in places],
+            xlabel="predicted",
+            ylabel="true class",
+            gamma=0.5,
+            borders=[int(end) for end in ends] if scene.tasks <= 10 else (),
+        )
+        charts.append(Chart(group.label, svg))
+    by = "in the order of their tasks" if order else "by number"
+    by += ", which thin lines part" if order and 1 < scene.tasks <= 10 else ""
+    caption = (
+        f"Where the samples of each class ended up in the last test: percent of a row, mean over seeds; classes {by}. "
+        "The colour scale is stretched at its lower end, so that rare mistakes can be seen."
+    )
+    return Section("Confusion", [Charts(caption, charts, small=True)]) if charts else None
+
+
+def alignment(scene: Scene) -> Section | None:
+    raw = _lines(scene, lambda run: {point.step: point.cosine for point in run.aligned})
+    if not raw:
+        return None
+    smooth, length = _smooth(raw, 30)
+    svg = curves(scene, smooth, "cosine", behind={label: windows(line, 300)[0] for label, line in raw.items()}, level=0)
+    over = f" and over {length} measurements; faint: each one" if length > 1 else ""
+    means = "; ".join(f"{label} {minus(f'{line.mean.mean():+.2f}')}" for label, line in raw.items())
+    caption = (
+        "Cosine between the gradient that trains the network (with the adaptor, where there is one) and that of the "
+        "plain loss on memory. Above 0, learning the new batch also helps on memory; CBA is meant to turn the first "
+        f"along the second (Theorem 1 of its paper). Mean over seeds{over}."
+    )
+    return Section("Gradient alignment", [Charts(caption, [Chart("Gradient alignment", svg)]), Note(f"Mean: {means}.")])
+
+
+def training(scene: Scene) -> Section | None:
+    """Memory, prequential accuracy and loss."""
+    parts: list[Charts] = []
+    if stored := _memories(scene):
+        caption = (
+            "Samples in memory by class (rows) at the end of each task (columns), mean over seeds. "
+            "Groups with the same memory share a figure."
+        )
+        parts.append(Charts(caption, stored, small=True))
+    told: list[tuple[str, str, str, Callable[[Results], Mapping[int, float]]]] = [
+        (
+            "Prequential accuracy",
+            "Percent of each incoming batch that was predicted right before it was learned.",
+            "accuracy (%)",
+            lambda run: {
+                step.step: 100 * step.correct / step.samples for step in run.steps if step.correct is not None
+            },
+        ),
+        (
+            "Training loss",
+            "The loss of each step, as the method defines it: methods cannot be compared by it.",
+            "loss",
+            lambda run: {step.step: step.loss for step in run.steps},
+        ),
+    ]
+    for title, caption, ylabel, points in told:
+        if lines := _lines(scene, points):
+            smooth, length = _smooth(lines, 60)
+            over = f"Mean over seeds and over {length} steps." if length > 1 else "Mean over seeds."
+            svg = curves(scene, smooth, ylabel, limits=(0, None))
+            parts.append(Charts(f"{title}. {caption} {over}", [Chart(title, svg)]))
+    return Section("Memory and training", parts) if parts else None
+
+
+def _memories(scene: Scene) -> list[Chart]:
+    """By class and task end; one chart for all groups with the same contents."""
+    found: list[tuple[list[str], Array]] = []
+    for group in scene.drawn:
+        tables = [np.array([test.memory for test in run.finished_tasks], dtype=np.float64) for run in group.runs]
+        tables = [table for table in tables if table.size]
+        if not tables:
+            continue
+        ends = min(map(len, tables))
+        mean = np.mean([table[:ends] for table in tables], axis=0).T
+        same = next((labels for labels, other in found if np.array_equal(other, mean)), None)
+        if same is None:
+            found.append(([group.label], mean))
+        else:
+            same.append(group.label)
+    charts = []
+    for labels, mean in found:
+        named = len(scene.class_names) == len(mean) <= 20
+        svg = heat_map(
+            mean,
+            rows=scene.class_names if named else [str(label) for label in range(len(mean))],
+            columns=scene.task_ticks[: mean.shape[1]],
+            xlabel="after task",
+            ylabel="class",
+            highest=None,
+        )
+        charts.append(Chart(", ".join(labels), svg))
+    return charts
+
+
+def _done(scene: Scene) -> list[Group]:
+    return list(scene.finished.values())
+
+
+def _lines(scene: Scene, points: Callable[[Results], Mapping[int, float]]) -> dict[str, Series]:
+    return {group.label: line for group in scene.drawn if (line := series(group.runs, points))}
+
+
+def _smooth(lines: Mapping[str, Series], most: int) -> tuple[dict[str, Series], int]:
+    """All lines in windows, and the length of the longest window."""
+    done = {label: windows(line, most) for label, line in lines.items()}
+    return {label: line for label, (line, _) in done.items()}, max(length for _, length in done.values())
+
+
+def _heights(rows: list[list[float]]) -> Heights:
+    values = np.array(rows, dtype=np.float64)
+    return Heights(values.mean(axis=0), half_interval(values))
+
+
+def _whiskers(heights: Mapping[str, Heights]) -> bool:
+    return any(each.half.any() for each in heights.values())
+
+
+def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[Table]:
+    """Tasks as rows, groups as columns; of finished runs alone, as every table."""
+    rows, groups = [], _done(scene)
+    for task, name in enumerate(scene.task_names):
+        cells = []
+        for group in groups:
+            values = [value for run in group.runs if (value := of(run, task)) is not None]
+            cells.append(Cell(number(Estimate.of(values), expected=len(group.runs))))
+        rows.append(Row(name, cells))
+    labels = [group.label for group in groups]
+    return Table(caption, ["task", *labels], rows, folded=len(rows) > 10).split()
