@@ -2,7 +2,7 @@
 
 Run: make demo        (or: python examples/digits_demo.py --help)
 
-Two classes at a time, one pass, a memory of 50 images. Interrupted and started again it goes on where it was.
+Two classes at a time, one pass, a memory of 20 images. Interrupted and started again it goes on where it was.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PRESETS = {"plain": "digits", "cba": "digits-cba"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--memory", type=int, default=50)
+    parser.add_argument("--memory", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("runs/digits-demo"))
     options = parser.parse_args()
 

@@ -109,7 +109,7 @@ def test_files_extend_files_and_presets(tmp_path: Path) -> None:
     config = load_config(tmp_path / "mine.toml")
     assert config.seed == 7
     assert (config.method["alpha"], config.method["beta"]) == (0.9, 0.1)
-    assert config.memory.capacity == 50
+    assert config.memory.capacity == 20
     (tmp_path / "self.toml").write_text('extends = "self"\n')
     (tmp_path / "broken.toml").write_text("[method\n")
     (tmp_path / "lost.toml").write_text('extends = "digit"\n')

@@ -203,6 +203,8 @@ def groups(runs: Sequence[Results]) -> list[Group]:
             found[setting] = Group(_unique(run.label, [group.label for group in found.values()]), [], setting, base)
         if run.seed not in [each.seed for each in found[setting].runs]:
             found[setting].runs.append(run)
+    for group in found.values():
+        group.runs.sort(key=lambda run: run.seed)
     first = {group.setting: min(runs.index(run) for run in group.runs) for group in found.values()}
     return sorted(found.values(), key=lambda group: first[group.setting])
 

@@ -1,0 +1,5 @@
+"""`python -m evenkeel` is `evenkeel`."""
+
+from evenkeel.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""What several runs say together."""
+
+from dataclasses import replace
+from io import StringIO
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from evenkeel.errors import RunError
+from evenkeel.results import RECORDS, Results, find_runs, from_line, to_line
+from evenkeel.summary import MEASURES, Estimate, gain, groups, pairs, summarise
+from evenkeel.tables import measures_table
+from tests.runs import make_run
+
+PLAIN = [make_run("ER", seed=seed) for seed in range(4)]
+WITH = [make_run("ER + CBA", seed=seed, adaptor=True, method={"name": "ER"}) for seed in range(1, 6)]
+
+
+def test_an_interval_is_student_s() -> None:
+    values = [1.0, 2.0, 4.0, 9.0]
+    found = Estimate.of(values)
+    assert found is not None
+    low, high = stats.t.interval(0.95, 3, loc=4, scale=stats.tstd(values) / sqrt(4))
+    assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
+    assert str(Estimate.of([3.14159])) == "3.1"
+    assert Estimate.of([]) is None
+
+
+def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
+    found = groups([*PLAIN, *WITH])
+    assert [group.label for group in found] == ["ER", "ER + CBA"]
+    ((without, with_),) = pairs(found)
+    assert (without.label, with_.label) == ("ER", "ER + CBA")
+    for name in ("acc", "fm", "acc_auc"):
+        of = MEASURES[name].of
+        differences = [(of(WITH[seed - 1]) or 0) - (of(PLAIN[seed]) or 0) for seed in (1, 2, 3)]
+        assert gain(name, without, with_) == Estimate.of(differences)
+
+
+def test_what_is_not_the_same_is_not_averaged() -> None:
+    other = make_run("ER", seed=9, memory={"capacity": 500, "policy": "reservoir"})
+    strange = replace(PLAIN[0], started=replace(PLAIN[0].started, data={**PLAIN[0].started.data, "digest": "other"}))
+    found = groups([*PLAIN, other, strange])
+    assert [(group.label, len(group.runs)) for group in found] == [("ER", 4), ("ER (2)", 1), ("ER (3)", 1)]
+    assert not pairs(groups([other, *WITH]))
+
+
+def test_a_run_counts_once_and_only_when_it_is_finished() -> None:
+    half = make_run("ER", seed=7, finished=False)
+    killed = make_run("ER", seed=0, stop=30)
+    (group,) = groups([killed, *PLAIN, PLAIN[1], half])
+    assert [run.seed for run in group.runs] == [0, 1, 2, 3, 7]
+    assert group.values("acc").keys() == {0, 1, 2, 3}
+    assert group.estimate("acc") == Estimate.of([summarise(run)["acc"] or 0 for run in PLAIN])
+
+
+def test_the_table_in_the_terminal() -> None:
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(measures_table([*PLAIN, *WITH]))
+    text = console.export_text()
+    ((without, with_),) = pairs(groups([*PLAIN, *WITH]))
+    assert str(without.estimate("acc")) in text
+    found = gain("acc", without, with_)
+    assert found is not None
+    assert f"{found.mean:+.1f} ± {found.half:.1f}" in text
+
+
+def test_records_read_back(tmp_path: Path) -> None:
+    made = make_run("ER", folder=tmp_path / "a" / "run")
+    assert made.folder is not None
+    lines = (made.folder / RECORDS).read_text().splitlines(keepends=True)
+    assert [to_line(from_line(line)) for line in lines] == lines
+    assert Results.read(made.folder).matrix().tolist() == made.matrix().tolist()
+    assert find_runs([tmp_path]) == find_runs([made.folder]) == [made.folder]
+    for wrong in ("{}", "[]", '{"kind":"stepp"}', '{"kind":"end"}', "3"):
+        with pytest.raises(ValueError, match="not a record"):
+            from_line(wrong)
+    (made.folder / RECORDS).write_text("".join(lines[1:]))
+    with pytest.raises(RunError, match="does not begin with the start of a run"):
+        Results.read(made.folder)
+    with pytest.raises(RunError, match="is not a run"):
+        Results.read(tmp_path)
+    with pytest.raises(RunError, match="There is no run in"):
+        find_runs([tmp_path / "nowhere"])
