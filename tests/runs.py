@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from evenkeel.metrics import class_recall
 from evenkeel.results import (
     RECORDS,
     USAGE,
@@ -100,7 +101,8 @@ def make_run(
         memory = [min(step * 10, 200) // len(seen) if label in seen else 0 for label in range(classes)]
         share = predicted(shown) if task >= 0 else []
         masked = [float(min(100.0, v + 20)) for v in scores]
-        return Test(step, task, scores, scores, masked, share, confusion(shown), memory)
+        table = confusion(shown)
+        return Test(step, task, scores, scores, masked, share, table, class_recall(table).tolist(), memory)
 
     records.append(tested(0, -1))
     for step in range(1, steps * tasks + 1):

@@ -54,7 +54,10 @@ def test_a_run_has_a_folder_of_its_own_by_default(
     monkeypatch.chdir(tmp_path)
     for seed in ("1", "2"):
         assert call(capsys, "run", "digits-cba", *SHORT, "--set", f"seed={seed}")[0] == 0
-    assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == ["er-cba-seed1", "er-cba-seed2"]
+    assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == [
+        "digits-disjoint-er-cba-seed1",
+        "digits-disjoint-er-cba-seed2",
+    ]
 
 
 def test_images_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +91,28 @@ def test_images_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert call(capsys, "data", "clear", "photos")[0] == 0
 
 
+def test_brackets_in_names_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("ER [lr=0.1]", "[/red]", "a b"):
+        folder = tmp_path / f"a[{name.replace('/', '')}]"
+        code, out, err = call(capsys, "run", "digits", *SHORT, "--set", f"name={name}", "--out", str(folder))
+        assert code == 0, err
+        assert f"│ {name} " in out
+        assert f"Records: {folder}" in out
+
+
+def test_one_run_that_has_not_begun_does_not_spoil_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "run", "digits", *SHORT, "--out", str(tmp_path / "one"))[0] == 0
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "records.jsonl").touch()
+    code, _, err = call(capsys, "report", str(tmp_path), "-o", str(tmp_path / "page.html"))
+    assert code == 0
+    assert "Left out" in err
+    code, _, err = call(capsys, "report", str(tmp_path), "-o", str(tmp_path))
+    assert code == 1
+    assert "it is a folder" in err
+    assert call(capsys, "report", str(tmp_path / "two"))[0] == 1
+
+
 def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.out, "_width", 400)
     code, out, _ = call(capsys, "list")
@@ -108,6 +133,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "report": (["report", "/nonexistent"], "There is no run in '/nonexistent'"),
     "download": (["data", "get", "cifar"], "'cifar' is none of the sets.*Did you mean 'cifar10'"),
     "shown": (["data", "show", "npz", "path=none.npz"], "none.npz"),
+    "width": (["run", "digits", "--set", "net.width=-1"], "width=-1 must be a whole number of at least 1"),
     "clear": (["data", "clear", "mnist"], "The cache has no 'mnist'"),
 }
 

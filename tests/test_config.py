@@ -33,6 +33,15 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "choice": ({"learner": {"head": "fixd"}}, "learner.head = 'fixd': input should be 'fixed' or 'growing'"),
     "memory": ({"memory": {"capacity": "lots"}}, "memory: memory='lots' is neither"),
     "momentum": ({"optimizer": {"name": "Adam", "momentum": 0.9}}, "Adam has no momentum"),
+    "infinite": ({"optimizer": {"lr": float("inf")}}, "optimizer.lr = inf: input should be a finite number"),
+    "infinite setting of a part": ({"adaptor": {"name": "cba", "lr": float("nan")}}, "adaptor.lr = nan: .* finite"),
+    "no name": ({"adaptor": {"every": 1}}, "adaptor must be a table with a name, one of cba"),
+    "type of what is required": ({"scenario": {"name": "disjoint", "tasks": "two"}}, "scenario.tasks = 'two': input"),
+    "one of several types": ({"memory": {"capacity": 0}}, "memory.capacity = 0: input should be greater than 0"),
+    "inner table": (
+        {"learner": {"normalize": {"foo": 1, "mean": [1], "std": [1]}}},
+        "learner.normalize.foo is unknown",
+    ),
     "not a table": ({"net": "resnet18"}, "net must be a table with a name, one of resnet18, convnet, mlp; it is"),
     "order of a domain": (
         {"scenario": {"name": "rotated", "order": "given"}},
@@ -65,8 +74,9 @@ def test_every_preset_can_be_learned_with() -> None:
         assert about
         assert not about.startswith("[")
         if config.net["name"] != "mlp":
-            small = config.model_copy(update={"learner": config.learner.model_copy(update={"normalize": None})})
-            new_learner(small, planned(small.model_copy(update={"batches": type(small.batches)(size=6)}), DATA))
+            small = load_config(config, ["batches.size=6", "net.width=4"])
+            plain = small.model_copy(update={"learner": small.learner.model_copy(update={"normalize": None})})
+            new_learner(planned(plain, DATA, None, lambda *_: None))
 
 
 @pytest.mark.parametrize("name", ["er", "derpp", "clser", "rar"])
@@ -92,6 +102,14 @@ def test_overrides() -> None:
     }
     assert load_config({"adaptor": {"name": "cba"}}, ["adaptor.name=none"]).adaptor is None
     assert load_config({}, ["adaptor.name=cba", "adaptor.hidden=[64, 64]"]).adaptor["hidden"] == [64, 64]  # type: ignore[index]
+    late = load_config({}, ["method.alpha=0.3", "method.name=derpp"])  # in one command the order does not matter
+    assert late.method["alpha"] == 0.3
+    assert load_config({}, ["name=5"]).name == "5"
+    assert load_config({}, ["name=2024-01-01"]).name == "2024-01-01"
+    assert load_config({}, ["evaluation.sample=none"]).evaluation.sample is None
+    assert load_config(late, ["seed=3"]).seed == 3
+    assert load_config(late) is late
+    assert load_config({"extends": "digits"}).memory.capacity == 20
     for wrong in ("seed", "=3", ""):
         with pytest.raises(SettingsError, match=r"is not of the form part.setting=value"):
             load_config({}, [wrong])
@@ -110,11 +128,16 @@ def test_files_extend_files_and_presets(tmp_path: Path) -> None:
     assert config.seed == 7
     assert (config.method["alpha"], config.method["beta"]) == (0.9, 0.1)
     assert config.memory.capacity == 20
-    (tmp_path / "self.toml").write_text('extends = "self"\n')
+    (tmp_path / "self.toml").write_text('extends = "other"\n')
+    (tmp_path / "other.toml").write_text('extends = "self.toml"\n')
+    (tmp_path / "number.toml").write_text("extends = 5\n")
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfseed = 4\n")
+    assert load_config(tmp_path / "marked.toml").seed == 4
     (tmp_path / "broken.toml").write_text("[method\n")
     (tmp_path / "lost.toml").write_text('extends = "digit"\n')
     for name, sentence in {
         "self": "extends itself",
+        "number": "extends = 5 is not the name of a config",
         "broken": "broken.toml' is not a TOML file",
         "lost": "no preset of that name.* Did you mean 'digits'",
     }.items():

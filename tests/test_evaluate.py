@@ -47,7 +47,11 @@ def test_accuracies_by_hand() -> None:
 def test_predictions_by_task_and_confusion_by_hand() -> None:
     assert BY_HAND.predicted(SCORES, 1) == pytest.approx([50, 50])
     assert BY_HAND.predicted(SCORES, 0) == pytest.approx([200 / 3, 100 / 3])  # only samples of the first task count
-    assert BY_HAND.confusion(SCORES) == [[1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
+    counts = [[1, 0, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 0]]  # the last column: nothing at all
+    assert BY_HAND.confusion(SCORES).tolist() == counts
+    nothing = BY_HAND.confusion(torch.full((6, 4), -torch.inf))
+    assert nothing[:, :4].sum() == 0
+    assert nothing[:, 4].tolist() == [1, 2, 2, 1]
 
 
 def test_tasks_that_share_classes_have_no_distribution_of_predictions() -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,11 @@ def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str
         adaptor={"name": adaptor},
         scenario={"name": scenario, **SCENARIOS[scenario]},
     )
+    if method == "ss_il" and scenario in ("gradual", "i-blurry"):
+        with pytest.raises(SettingsError, match=r"SSIL\(.*\) waits to be told that a task ended"):
+            results(one)
+        return
     found = results(one)
-    assert found.started.tasks is not None
     steps = [task["steps"] for task in found.started.tasks]
     assert [step.step for step in found.steps] == list(range(1, sum(steps) + 1))
     assert [step.task for step in found.steps] == [task for task, n in enumerate(steps) for _ in range(n)]
@@ -133,6 +136,19 @@ def test_task_information_reaches_the_learner_only_where_the_scenario_says_so(mo
     for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
         results(config(scenario=scenario))
     assert told == []
+
+
+def test_what_waits_for_boundaries_is_refused_where_none_are_told() -> None:
+    late = {"name": "cba", "start": "second-task"}
+    assert any(step.outer_loss is not None for step in results(config("adaptor.every=1", adaptor=late)).steps)
+    for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
+        with pytest.raises(SettingsError, match=r"CBA\(.*start='second-task'.* waits to be told"):
+            ek.run(config(adaptor=late, scenario=scenario), data=DATA)
+    with pytest.raises(SettingsError, match="waits to be told"):
+        ek.run(config(adaptor=late), stream=images())
+    rar = {"name": "rar", "base": {"name": "ss_il"}}
+    with pytest.raises(SettingsError, match="waits to be told"):
+        ek.run(config(method=rar), stream=images())
 
 
 def test_prequential_predicts_before_it_learns() -> None:
@@ -201,17 +217,95 @@ def test_an_iterable_of_batches_goes_on_too(tmp_path: Path) -> None:
     assert [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "half")] == whole
 
 
+ONE = torch.zeros(1, 1, 8, 8)
+
+
 @pytest.mark.parametrize(
     ("stream", "sentence"),
     [
         ([], "The stream is empty"),
         ([torch.zeros(2, 1, 8, 8)], r"Batch 1 of the stream is not \(x, labels\)"),
-        ([(torch.zeros(1, 1, 8, 8), [1], 1), (torch.zeros(1, 1, 8, 8), [1], 0)], "Batch 2 .* is of task 0"),
+        ([(ONE, [1], 0), (ONE, [1], 1), (ONE, [1], 0)], "Batch 3 .* is of task 0, where 1 or 2 was expected"),
+        ([(ONE, [1], 0), (ONE, [1], 2)], "Batch 2 .* is of task 2, where 0 or 1 was expected"),
+        ([(ONE, [1], 1)], "Batch 1 .* is of task 1, where 0 was expected"),
+        ([(ONE, [1], 0), (ONE, [1])], "Batch 2 .* is of task None, where 0 or 1"),
+        ([(ONE, [1]), (ONE, [1], 0)], "Batch 2 .* is of task 0, where no task"),
+        ([(ONE, [1]), None], r"Batch 2 of the stream is not \(x, labels\)"),
+        ([(3, [1])], r"x of batch 1 .* must be an array \(samples, ...\)"),
+        ([([[1, 2], [3]], [1, 2])], "x of batch 1 .* must be an array"),
+        ([(torch.zeros(1, 16, 16, 3), [1])], r"\(16, 16, 3\) looks channels-last"),
+        (5, "stream must be an iterable"),
     ],
 )
-def test_streams_that_are_none(stream: list[Any], sentence: str) -> None:
+def test_streams_that_are_none(stream: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         list(ek.run(config(), stream=stream))
+
+
+@pytest.mark.parametrize(
+    ("test", "sentence"),
+    [
+        (5, "test must be"),
+        ((ONE, [1], [0]), "both tell of tasks"),
+        ((ONE, []), "0 labels"),
+        (("x", [1]), "cannot be made into tensors"),
+    ],
+)
+def test_test_data_that_is_none(test: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        ek.run(config(), stream=images(), test=test)
+    with pytest.raises(InputError, match=r"The tasks of test are \[1\]"):
+        ek.run(config(), stream=[(x, y, 0) for x, y in images()], test=(ONE, [1], [1]))
+
+
+def test_a_stream_may_bring_labels_that_the_test_lacks() -> None:
+    stream = [(x, ["z"] * len(y)) for x, y in images(batches=2)] + images(batches=2)
+    found = results(config(), data=None, stream=stream, test=(images(batches=1)[0][0], images(batches=1)[0][1]))
+    assert found.started.config["learner"]["head"] == "growing"
+    assert found.started.config["scenario"] is None
+    assert found.tested[0].confusion == [[0, 0], [0, 0]]  # it knows no label yet, so it predicts nothing
+    assert found.tested[0].recall == [0, 0]
+    total = sum(map(sum, found.tested[-1].confusion))
+    assert total <= 6
+    right = sum(row[place] for place, row in enumerate(found.tested[-1].confusion))
+    assert found.tested[-1].accuracy == pytest.approx([100 * right / 6])
+
+
+def test_another_stream_cannot_go_on(tmp_path: Path) -> None:
+    batches = images(batches=8)
+    begun = ek.run(config(), stream=batches, out=tmp_path, save_every=0)
+    for _ in range(6):
+        next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    begun = ek.run(config(), stream=iter(batches), out=tmp_path / "iterator", save_every=0)
+    for _ in range(6):
+        next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    with pytest.raises(RunError, match="batches are others"):
+        list(ek.run(config(), stream=images(batches=8, seed=1), out=tmp_path))
+    with pytest.raises(RunError, match="has only 2 batches"):
+        list(ek.run(config(), stream=iter(batches[:2]), out=tmp_path / "iterator"))
+    assert len(ek.Results.of(ek.run(config(), stream=batches, out=tmp_path)).steps) == 8
+
+
+def test_two_runs_at_once_do_not_disturb_each_other() -> None:
+    """Nor the one who reads their records: torch's number of threads stays theirs."""
+    mine = torch.get_num_threads()
+    one, two = config("threads=1"), config("threads=2", "method.name=derpp")
+    alone = [[to_line(record) for record in ek.run(each, data=DATA)] for each in (one, two)]
+    together: list[list[str]] = [[], []]
+    for pair in zip_longest(ek.run(one, data=DATA), ek.run(two, data=DATA)):
+        assert torch.get_num_threads() == mine
+        for lines, record in zip(together, pair, strict=True):
+            if record is not None:
+                lines.append(to_line(record))
+    assert together == alone
+
+
+def test_limits_hold_for_own_data_too() -> None:
+    found = results(config("limits.train=3", "limits.test=2"))
+    assert (found.started.data["train"], found.started.data["test"]) == (12, 8)
+    assert found.started.config["data"] == {"name": "small"}
 
 
 def test_faults_are_told_before_any_work(tmp_path: Path) -> None:
@@ -280,14 +374,15 @@ def test_damage_is_told(tmp_path: Path) -> None:
     begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
     for _ in range(12):
         next(begun)
-    with pytest.raises(RunError, match="Another process is at work in"):
+    with pytest.raises(RunError, match="or a run of this one that was not closed, is at work in"):
         next(ek.run(config(), data=DATA, out=tmp_path))
     begun.close()  # type: ignore[attr-defined]
     text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
-    (tmp_path / RECORDS).write_bytes(b"".join(text[:4]))
-    with pytest.raises(RunError, match=r"is damaged: it ends before step"):
-        list(ek.run(config(), data=DATA, out=tmp_path))
-    (tmp_path / RECORDS).write_bytes(b"".join(text[:8]))
+    for wrong in (text[:4], [*text[:3], *text[4:]], [*text[:4], *text[3:]], [line[:-1] + b"\r\n" for line in text]):
+        (tmp_path / RECORDS).write_bytes(b"".join(wrong))
+        with pytest.raises(RunError, match=r"is not what it was at the last checkpoint"):
+            list(ek.run(config(), data=DATA, out=tmp_path))
+    (tmp_path / RECORDS).write_bytes(b"".join(text))
     (tmp_path / MODEL).write_bytes(b"not a model")
     with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a whole checkpoint.* Delete"):
         list(ek.run(config(), data=DATA, out=tmp_path))
@@ -295,6 +390,27 @@ def test_damage_is_told(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(RunError, match="Cannot keep a run in"):
         list(ek.run(config(), data=DATA, out=file))
+
+
+def test_a_run_that_failed_before_its_first_step_leaves_its_folder_free(tmp_path: Path) -> None:
+    wrong = config("augment.name=rand-augment", net={"name": "mlp"}, augment={"name": "rand-augment"})
+    features = ek.DataSet.of(np.eye(8), [0, 1, 2, 3] * 2, np.eye(8), [0, 1, 2, 3] * 2)
+    with pytest.raises(InputError):
+        list(ek.run(wrong, data=features, out=tmp_path))
+    right = config(net={"name": "mlp"}, augment={})
+    assert isinstance(list(ek.run(right, data=features, out=tmp_path))[-1], ek.Ended)
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("evenkeel.checkpoint.write", full)
+    with pytest.raises(RunError, match=r"Cannot write to '.*': No space left on device. What is there stays."):
+        list(ek.run(config(), data=DATA, out=tmp_path, save_every=0))
+    monkeypatch.undo()
+    whole = list(map(to_line, ek.run(config(), data=DATA)))
+    assert list(map(to_line, ek.run(config(), data=DATA, out=tmp_path))) == whole
 
 
 # ---- the diagnostic of Theorem 1 ----

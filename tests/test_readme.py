@@ -56,4 +56,5 @@ def test_the_config_of_the_readme(tmp_path: Path) -> None:
     config = ek.load_config(tmp_path / "mine.toml")
     assert config.name == "DERpp + CBA"
     assert config.optimizer.lr == 0.03  # of the preset that it extends
+    assert config.scenario is not None
     assert config.scenario["percent"] == 10

@@ -347,7 +347,7 @@ def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(RunError, match=r"Cannot write the report to .*: disk full"):
         write_report([make_run("DER++")], path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -1,9 +1,12 @@
 """The command line: `evenkeel run`, `report`, `list`, `data`."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +19,8 @@ from evenkeel.data import cache
 from evenkeel.data.download import REPOSITORIES, get
 from evenkeel.data.readers.places import places
 from evenkeel.data.sources import SOURCES
-from evenkeel.errors import EvenkeelError
-from evenkeel.experiment import load_config, run
+from evenkeel.errors import EvenkeelError, RunError
+from evenkeel.experiment import Config, load_config, run
 from evenkeel.experiment.course import load_data
 from evenkeel.results import Record, Results, Started, Stepped, find_runs
 from evenkeel.tables import config_tables, data_table, measures_table
@@ -31,13 +34,23 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: which there are, where they are, how to get them.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-out = Console()
-notes = Console(stderr=True)
+# No markup: names of runs, classes and folders may hold brackets.
+out = Console(markup=False)
+notes = Console(markup=False, stderr=True)
 
 DataFolder = Annotated[
     Path | None,
     typer.Option("--data", help="Folder with data sets, looked in before EVENKEEL_DATA and the user's cache."),
 ]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if show_version:
+        out.print(f"evenkeel {version('evenkeel')}", highlight=False)
+        raise typer.Exit
 
 
 @app.command("run")
@@ -48,7 +61,7 @@ def run_command(
         typer.Option("--set", help="Change a setting, as in method.name=derpp, adaptor.name=cba or seed=3."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the run. Default: runs/<name>-seed<seed>.")
+        Path | None, typer.Option("--out", help="Folder of the run. Default: runs/<data>-<scenario>-<name>-seed<seed>.")
     ] = None,
     data: DataFolder = None,
     save_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 30.0,
@@ -58,7 +71,9 @@ def run_command(
     Records stream into the folder as JSON lines. `evenkeel list` explains what a config may hold.
     """
     checked = load_config(config, settings or [])
-    folder = folder or Path("runs") / f"{_slug(checked.name)}-seed{checked.seed}"
+    folder = folder or Path("runs") / _slug(
+        f"{checked.data['name']} {_scenario(checked)} {checked.name} seed{checked.seed}"
+    )
     records: list[Record] = []
     try:
         with _progress() as bar:
@@ -78,7 +93,7 @@ def run_command(
         notes.print("Stopped. The same command goes on where the last checkpoint is.")
         raise typer.Exit(130) from None
     out.print(measures_table([Results.of(records, folder)]))
-    out.print(f"Records: {folder}\nReport:  evenkeel report {folder} -o report.html")
+    out.print(f"Records: {folder}\nReport:  evenkeel report {shlex.quote(str(folder))} -o report.html", soft_wrap=True)
 
 
 @app.command("report")
@@ -91,10 +106,17 @@ def report_command(
     from evenkeel.report import write_report  # here, because matplotlib is slow to import
 
     with notes.status("Drawing"):
-        runs = [Results.read(folder) for folder in find_runs(folders)]
+        runs = []
+        for folder in find_runs(folders):
+            try:
+                runs.append(Results.read(folder))
+            except RunError as error:  # one that is just beginning, say
+                notes.print(f"Left out: {error}")
+        if not runs:
+            raise RunError("None of these runs has begun.")
         write_report(runs, path, title=title)
     out.print(measures_table(runs))
-    out.print(f"Report: {path.resolve()}")
+    out.print(f"Report: {path.resolve()}", soft_wrap=True)
 
 
 @app.command("list")
@@ -150,10 +172,13 @@ def data_clear(name: Annotated[str | None, typer.Argument(help="A decoded set; a
 
 def main() -> None:
     """Errors on purpose are one message; anything else is our bug and keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no ± or ↑ shows a question mark
     try:
         app()
     except EvenkeelError as error:
-        notes.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        notes.print(str(error), style="red", highlight=False, soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:  # `evenkeel list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -162,9 +187,13 @@ def main() -> None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, transient=not notes.is_terminal) as bar:
         yield bar
+
+
+def _scenario(config: Config) -> str:
+    return "" if config.scenario is None else str(config.scenario["name"])
 
 
 def _slug(name: str) -> str:

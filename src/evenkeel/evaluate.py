@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.learner import Learner
+from evenkeel.metrics import class_recall
 from evenkeel.results import Tested
 
 
@@ -81,16 +82,17 @@ class Exam:
         counts = task_of[scores[self.task <= current].argmax(dim=1)].bincount(minlength=len(self.tasks) + 1)
         return [100 * float(count) / int(counts.sum()) for count in counts[:-1]]
 
-    def confusion(self, scores: Tensor) -> list[list[int]]:
-        """[true class][predicted class]"""
-        n = scores.shape[1]
-        counts = (self.y * n + scores.argmax(dim=1)).bincount(minlength=n * len(self.classes))
-        table: list[list[int]] = counts[: n * len(self.classes)].view(-1, n)[:, : len(self.classes)].tolist()
-        return table
+    def confusion(self, scores: Tensor) -> Tensor:
+        """[true class, predicted class] counts; the columns after those of `classes` are for all other predictions."""
+        best, predicted = scores.max(dim=1)
+        columns = scores.shape[1] + 1
+        predicted[best == -torch.inf] = columns - 1  # a learner that has learned nothing predicts nothing
+        return (self.y * columns + predicted).bincount(minlength=columns * len(self.classes)).view(-1, columns)
 
     def test(self, learner: Learner, task: int, seen: Collection[Hashable]) -> Tested:
         """Everything at the end of a task."""
         scores = self.scores(learner).cpu()
+        confusion = self.confusion(scores)
         held = Counter(learner.memory.column("y").tolist() if len(learner.memory) else [])
         in_memory = {name: held[output] for output, name in enumerate(learner.classes)}
         return Tested(
@@ -100,7 +102,8 @@ class Exam:
             seen=self.seen(scores, seen),
             masked=self.masked(scores),
             predicted=self.predicted(scores, task),
-            confusion=self.confusion(scores),
+            confusion=confusion[:, : len(self.classes)].tolist(),
+            recall=class_recall(confusion.numpy()).tolist(),
             memory=[in_memory.get(name, 0) for name in self.classes],
         )
 

@@ -114,6 +114,8 @@ def _sample(batch: Tensor) -> tuple[int, ...]:
 
 
 def _hint(batch: Tensor) -> str:
+    if batch.dim() == 2:
+        return " They are feature vectors: is the network one for images? mlp is one for vectors."
     if batch.dim() == 3:
         return " If they are images without a channel dimension, give x[:, None]."
     last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)

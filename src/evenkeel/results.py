@@ -5,6 +5,7 @@ memory and command of each process that worked on it) and, until it is finished,
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -79,7 +80,8 @@ class Tested:
     seen: list[float]  # the same, but only outputs of classes seen so far compete
     masked: list[float]  # task-incremental: only outputs of the sample's own task compete
     predicted: list[float]  # as in `Anytime`
-    confusion: list[list[int]]  # [true class][predicted class], counts
+    confusion: list[list[int]]  # [true class][predicted class], counts; other predictions are in no column
+    recall: list[float]  # by class, in percent
     memory: list[int]  # samples in memory by class
 
 
@@ -183,8 +185,9 @@ class Results:
         )
 
     @classmethod
-    def read(cls, folder: Path) -> "Results":
+    def read(cls, folder: str | os.PathLike[str]) -> "Results":
         """The run in `folder`, finished or not."""
+        folder = Path(folder)
         path = folder / RECORDS
         if not path.is_file():
             raise RunError(f"{str(folder)!r} is not a run: there is no file {RECORDS} in it.")
@@ -215,7 +218,7 @@ class Results:
 def _sessions(path: Path) -> list[Session]:
     """The last word of each process."""
     latest: dict[str, Session] = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
             session = Session(**json.loads(line))
         except (ValueError, TypeError):

@@ -1,12 +1,12 @@
 """The measures of a run by name, and what several runs say together: means, intervals, paired differences."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -82,9 +82,7 @@ def _recency_bias(run: Results) -> float | None:
 
 def _forgetting_of_classes(run: Results) -> float | None:
     tests = run.finished_tasks if _matrix()(run) is not None else []
-    return (
-        metrics.forgetting_before_end(np.array([metrics.class_recall(t.confusion) for t in tests])) if tests else None
-    )
+    return metrics.forgetting_before_end(np.array([test.recall for test in tests])) if tests else None
 
 
 def _prequential(run: Results) -> float | None:
@@ -171,47 +169,79 @@ def summarise(run: Results) -> dict[str, float | None]:
     return {name: measure.of(run) for name, measure in MEASURES.items()}
 
 
+Key = tuple[int, str]  # seed and stream: runs of two groups are paired by it
+
+
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seeds alone, one for each seed."""
+    """Runs that differ in their seeds alone (and in their streams, which come from the seed, or are the user's own)."""
 
     label: str
     runs: list[Results]
     setting: str  # what they share, as JSON
     base: str  # the same without adaptor and name: what a gain by CBA is measured against
 
-    def values(self, name: str) -> dict[int, float]:
-        """The measure by seed, of the runs that are finished."""
-        found = {run.seed: MEASURES[name].of(run) for run in self.runs if run.ended is not None}
-        return {seed: value for seed, value in found.items() if value is not None}
+    def values(self, name: str) -> dict[Key, float]:
+        """The measure of each run that is finished."""
+        found = {_key(run): MEASURES[name].of(run) for run in self.runs if run.ended is not None}
+        return {key: value for key, value in found.items() if value is not None}
 
     def estimate(self, name: str) -> Estimate | None:
         return Estimate.of(list(self.values(name).values()))
 
 
 def groups(runs: Sequence[Results]) -> list[Group]:
-    """Runs with the same config but for the seed, in order of first appearance; labels are made unique.
+    """Runs with the same config but for the seed, in order of first appearance, with labels that tell them apart.
 
-    A seed counts once, because the same run twice would feign certainty: of equal runs the one that is furthest.
+    A run counts once, because the same run twice would feign certainty: of equal ones the one that is furthest.
     """
-    found: dict[str, Group] = {}
-    for run in sorted(runs, key=lambda run: (run.ended is None, -len(run.tested), -len(run.steps))):
-        config = {name: value for name, value in run.started.config.items() if name != "seed"}
-        setting = json.dumps([config, run.started.data["digest"]], sort_keys=True)
-        if setting not in found:
-            base = json.dumps([{**config, "name": None, "adaptor": None}, run.started.data["digest"]], sort_keys=True)
-            found[setting] = Group(_unique(run.label, [group.label for group in found.values()]), [], setting, base)
-        if run.seed not in [each.seed for each in found[setting].runs]:
-            found[setting].runs.append(run)
-    for group in found.values():
-        group.runs.sort(key=lambda run: run.seed)
-    first = {group.setting: min(runs.index(run) for run in group.runs) for group in found.values()}
-    return sorted(found.values(), key=lambda group: first[group.setting])
+    found: dict[str, list[Results]] = {}
+    for run in runs:
+        found.setdefault(_setting(run), []).append(run)
+    labels = _labels([members[0] for members in found.values()])
+    made = []
+    for label, (setting, members) in zip(labels, found.items(), strict=True):
+        best: dict[Key, Results] = {}
+        for run in sorted(members, key=lambda run: (run.ended is not None, len(run.tested), len(run.steps))):
+            best[_key(run)] = run
+        kept = sorted(best.values(), key=lambda run: run.seed)
+        made.append(Group(label, kept, setting, _setting(kept[0], name=None, adaptor=None)))
+    return made
 
 
-def _unique(label: str, taken: Sequence[str]) -> str:
-    candidates = chain([label], (f"{label} ({number})" for number in count(2)))
-    return next(each for each in candidates if each not in taken)
+def _setting(run: Results, **instead: None) -> str:
+    config = {name: value for name, value in run.started.config.items() if name != "seed"}
+    return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
+
+
+def _key(run: Results) -> Key:
+    return run.seed, run.started.stream or str(run.folder)
+
+
+def _labels(runs: Sequence[Results]) -> list[str]:
+    """Their names; where several have one name, with the settings in which they differ."""
+    flat = [
+        dict(_flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}})) for run in runs
+    ]
+    labels, given = list[str](), Counter[str]()
+    for run, settings in zip(runs, flat, strict=True):
+        namesakes = [other for other, each in zip(flat, runs, strict=True) if each.label == run.label]
+        differ = [
+            key for key in settings if key != "seed" and any(other.get(key) != settings[key] for other in namesakes)
+        ]
+        told = ", ".join(f"{key}={settings[key]}" for key in differ[:3])
+        label = f"{run.label} ({told})" if told else run.label
+        given[label] += 1  # more than once where only the digest of the data differs
+        labels.append(f"{label} #{given[label]}" if given[label] > 1 else label)
+    return labels
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        elif key not in ("digest", "classes"):
+            yield f"{above}{key}", value
 
 
 def pairs(found: Sequence[Group]) -> list[tuple[Group, Group]]:
@@ -225,4 +255,4 @@ def pairs(found: Sequence[Group]) -> list[tuple[Group, Group]]:
 def gain(name: str, without: Group, with_: Group) -> Estimate | None:
     """The paired difference in this measure, over the seeds that both have."""
     before, after = without.values(name), with_.values(name)
-    return Estimate.of([after[seed] - before[seed] for seed in sorted(before.keys() & after.keys())])
+    return Estimate.of([after[key] - before[key] for key in sorted(before.keys() & after.keys())])

@@ -3,13 +3,16 @@
 import inspect
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from evenkeel.data.dataset import DataSet
 from evenkeel.experiment.config import PARTS, Config, presets
 from evenkeel.experiment.parts import settings_of
 from evenkeel.results import Results
-from evenkeel.summary import MEASURES, gain, groups, pairs
+from evenkeel.summary import MEASURES, Group, gain, groups, pairs
 
 HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
 
@@ -21,19 +24,28 @@ def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> 
     counted = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]} seeds"
     interval = ", mean ± half of the 95% interval" if seeds[-1] > 1 else ""
     table = Table(title=f"In percent, {counted}{interval}", title_justify="left")
-    table.add_column("")
+    homes = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in found]
+    several = len(set(homes)) > 1  # numbers on other data must not look comparable
+    for column in ["on"] * several + [""]:
+        table.add_column(column)
     for name in names:
         arrow = "↑" if MEASURES[name].higher_is_better else "↓"
         table.add_column(f"{MEASURES[name].title} {arrow}", justify="right")
     gains = {with_.setting: (without, with_) for without, with_ in pairs(found)}
-    for group in found:
+    for home, group in zip(homes, found, strict=True):
+        where = [home] * several
         unfinished = sum(run.ended is None for run in group.runs)
         label = group.label + (f" ({unfinished} unfinished)" if unfinished else "")
-        table.add_row(label, *(str(group.estimate(name) or "-") for name in names))
+        table.add_row(*where, label, *(str(group.estimate(name) or "-") for name in names))
         if group.setting in gains:
-            values = [gain(name, *gains[group.setting]) for name in names]
-            table.add_row("  gain by CBA, paired", *(signed(value) for value in values), style="bold")
+            values = [signed(gain(name, *gains[group.setting])) for name in names]
+            table.add_row(*where, "  gain by CBA, paired", *values, style="bold")
     return table
+
+
+def _scenario(group: Group) -> str:
+    scenario = group.runs[0].started.config["scenario"]
+    return str(scenario["name"]) if scenario else "own stream"
 
 
 def signed(value: object) -> str:
@@ -45,7 +57,7 @@ def config_tables() -> list[Table]:
     """Everything that a config may name."""
     tables = []
     for part, kind in PARTS.items():
-        table = Table(f"{part}.name", "settings and defaults", "what it is", title=rf"\[{part}]", title_justify="left")
+        table = Table(f"{part}.name", "settings and defaults", "what it is", title=f"[{part}]", title_justify="left")
         for name, made in kind.registry.items():
             summary = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
             table.add_row(name, ", ".join(_default(*each) for each in settings_of(made, kind).items()), summary)
@@ -70,8 +82,20 @@ def data_table(data: DataSet) -> Table:
     table.add_row("sample", f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}")
     shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
     table.add_row("classes", f"{len(data.classes)}: {shown}")
-    table.add_row("digest", data.digest)
+    if data.train.x.dtype == np.uint8:
+        mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
+        table.add_row("normalize", f"mean = [{mean}]\nstd = [{std}]")
+    table.add_row("digest", Text(data.digest, overflow="fold"))
     return table
+
+
+def _moments(x: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation by channel of pixels from 0 to 1, from counts of the 256 values: no copy in floats."""
+    levels = np.arange(256) / 255
+    shares = np.array([np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])], dtype=float)
+    shares /= shares.sum(axis=1, keepdims=True)
+    mean = shares @ levels
+    return mean, np.sqrt(shares @ levels**2 - mean**2)
 
 
 def _default(name: str, default: object) -> str:

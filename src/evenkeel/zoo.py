@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from evenkeel.errors import whole_number
 from evenkeel.nets import Net
 from evenkeel.rng import derive, global_seed
 
@@ -54,6 +55,7 @@ def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0)
     >>> sum(p.numel() for p in resnet18(classes=10).parameters())
     11173962
     """
+    whole_number("width", width, at_least=1)
     with global_seed(derive(seed, "net")):
         layers: list[nn.Module] = [
             nn.Conv2d(channels, width, 3, padding=1, bias=False),
@@ -77,6 +79,7 @@ def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) 
     >>> convnet(classes=10)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
+    whole_number("width", width, at_least=1)
     with global_seed(derive(seed, "net")):
         backbone = _Images(
             nn.Conv2d(channels, width, 3, padding=1, bias=False),
@@ -101,6 +104,8 @@ def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: in
     >>> mlp(features=384, classes=150)(torch.zeros(2, 384)).shape
     torch.Size([2, 150])
     """
+    for units in hidden:
+        whole_number("hidden", units, at_least=1)
     with global_seed(derive(seed, "net")):
         layers: list[nn.Module] = [nn.Flatten()]
         inputs = features

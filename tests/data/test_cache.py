@@ -242,3 +242,17 @@ def test_what_is_mapped_outlives_the_cache(home: Path, told: Told) -> None:
     data = load(home, told)
     cache.clear()
     assert (data.train.x == TRAIN).all()
+
+
+def test_what_a_killed_process_left_goes_when_it_is_old(home: Path, told: Told, cache_folder: Path) -> None:
+    load(home, told)
+    folder = only_entry()
+    old, young = (folder.parent / f".tmp-{folder.name}-{name}" for name in ("old", "young"))
+    for left in (old, young):
+        left.mkdir()
+    os.utime(old, (0, 0))
+    flip(folder / "train_x.npy")
+    load(home, told)
+    assert not old.exists()
+    assert young.exists()  # another process may be at it
+    assert only_entry().stat().st_mode & 0o777 == 0o755

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from evenkeel.data.readers.places import cache_home
 from evenkeel.errors import DataError, nearest
 
 FORMAT = 1
+STALE = 3600.0  # seconds after which a half-written folder is taken for left behind
 _UNFINISHED = ".tmp-"
 _OURS = re.compile(r"-[0-9a-f]{16}(-\w+)?$")  # a folder of ours, finished or not
 
@@ -137,7 +139,11 @@ def _mapped(folder: Path) -> tuple[Split, Split]:
 
 def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f"{_UNFINISHED}{folder.name}-*"):
+        if time.time() - left.stat().st_mtime > STALE:  # by a process that was killed; a living one writes more often
+            shutil.rmtree(left, ignore_errors=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{folder.name}-", dir=folder.parent))
+    unfinished.chmod(0o755)  # a cache may be shared
     try:
         blocks = _decoded(name, encoded, progress)
         for split, part in (("train", encoded.train), ("test", encoded.test)):

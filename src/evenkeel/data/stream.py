@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evenkeel.data.dataset import Split
 from evenkeel.data.scenarios import Plan
-from evenkeel.errors import InputError, SettingsError, whole_number
+from evenkeel.errors import InputError, RunError, SettingsError, whole_number
 from evenkeel.labels import as_labels
 
 
@@ -29,9 +31,10 @@ class Stream(Protocol):
 
     steps: int | None  # None where it is not known beforehand
     seen: dict[Hashable, None]  # labels, in order of arrival
+    so_far: str | None  # digest of the batches handed out; None where the whole order is known beforehand
 
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        """The batches after the first `start`."""
+    def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
+        """The batches after the first `start`; `before` is what `so_far` was after these."""
         ...
 
 
@@ -44,6 +47,7 @@ class PlannedStream:
     def __init__(self, split: Split, plan: Plan, classes: Sequence[str], *, batch: int, drop_last: bool) -> None:
         whole_number("batch", batch, at_least=1)
         self.seen: dict[Hashable, None] = {}
+        self.so_far: str | None = None
         self._split, self._plan, self._classes = split, plan, classes
         self._cuts: list[tuple[int, Tensor]] = []  # task and indices of each batch
         self.steps_by_task: list[int] = []
@@ -60,7 +64,7 @@ class PlannedStream:
             self.steps_by_task.append(len(cuts))
         self.steps: int | None = len(self._cuts)
 
-    def batches(self, start: int = 0) -> Iterator[Batch]:
+    def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
         self.seen.clear()
         if start:
             self._count(torch.cat([cut for _, cut in self._cuts[:start]]))
@@ -94,40 +98,69 @@ class PlannedStream:
 
 
 class OpenStream:
-    """Any iterable of (x, labels) or (x, labels, task), where tasks are numbers that only grow.
+    """Any iterable of (x, labels) or (x, labels, task), where tasks are numbered 0, 1, 2, ... in order.
 
-    To go on from a step it is read from its beginning again, so it must give the same batches each time.
+    To go on from a step it is read from its beginning again, so it must give the same batches each time; a digest of
+    them tells whether it did.
     """
 
     def __init__(self, batches: Iterable[Sequence[Any]]) -> None:
+        if not isinstance(batches, Iterable):
+            raise InputError(f"stream must be an iterable of batches, but it is {type(batches).__name__}.")
         self.seen: dict[Hashable, None] = {}
         self.steps: int | None = len(batches) if isinstance(batches, Sequence) else None
+        self.so_far: str | None = None
         self._items = iter(batches)
         self._first = list(islice(self._items, 1))
         if not self._first:
             raise InputError("The stream is empty.")
+        self.tells_tasks = _read(self._first[0], 1, 0)[2] is not None
 
     @property
-    def first(self) -> Any:
-        """x of the first batch."""
-        return _read(self._first[0], 1, 0)[0]
+    def sample(self) -> tuple[int, ...]:
+        """The shape of a sample."""
+        return _array(self._first[0][0]).shape[1:]
 
-    def batches(self, start: int = 0) -> Iterator[Batch]:
-        place, ahead = 0, _read(self._first[0], 1, 0)
-        for step, item in enumerate(chain(self._items, [None]), 1):
-            (x, labels, task), now = ahead, None if item is None else _read(item, step + 1, ahead[2])
+    def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
+        digest, place, step = hashlib.sha256(), 0, 0
+        ahead = _read(self._first[0], 1, 0)
+        end = object()
+        for step, item in enumerate(chain(self._items, [end]), 1):
+            (x, labels, task), now = ahead, None if item is end else _read(item, step + 1, ahead[2])
             ends = now is None or now[2] != task
             self.seen.update(dict.fromkeys(labels))
+            digest.update(repr(labels).encode() + _array(x).tobytes())
+            self.so_far = digest.hexdigest()
+            if step == start and self.so_far != before:
+                raise RunError(f"This stream is not the one of the run: its first {step} batches are others.")
             if step > start:
-                yield Batch(x, labels, task, place, ends)
+                yield Batch(x, labels, task or 0, place, ends)
             if now is not None:
                 place, ahead = 0 if ends else place + 1, now
+        if step < start:
+            raise RunError(f"This stream has only {step} batches, but the run had learned {start} already.")
 
 
-def _read(item: Sequence[Any], step: int, task_before: int) -> tuple[Any, list[Hashable], int]:
-    if not isinstance(item, Sequence) or len(item) not in (2, 3):
+def _array(x: Any) -> NDArray[Any]:
+    return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+
+
+def _read(item: Any, step: int, task_before: int | None) -> tuple[Any, list[Hashable], int | None]:
+    if not isinstance(item, Sequence) or isinstance(item, str) or len(item) not in (2, 3):
         raise InputError(f"Batch {step} of the stream is not (x, labels) or (x, labels, task).")
-    task = whole_number("task", item[2], at_least=0) if len(item) == 3 else 0
-    if task < task_before:
-        raise InputError(f"Batch {step} of the stream is of task {task}, but one of task {task_before} came before.")
-    return item[0], as_labels(item[1]), task
+    try:
+        shape = _array(item[0]).shape
+    except ValueError:  # rows of several lengths
+        shape = ()
+    if len(shape) < 2:
+        raise InputError(f"x of batch {step} of the stream must be an array (samples, ...), but its shape is {shape}.")
+    task = None if len(item) == 2 else item[2]
+    if task is None and (step == 1 or task_before is None):
+        return item[0], as_labels(item[1]), None
+    wanted = [0] if step == 1 else [] if task_before is None else [task_before, task_before + 1]
+    if task not in wanted:
+        raise InputError(
+            f"Batch {step} of the stream is of task {task!r}, where {' or '.join(map(str, wanted)) or 'no task'} was "
+            "expected: tasks are numbered from 0, in order, and every batch tells its own or none does."
+        )
+    return item[0], as_labels(item[1]), int(task)

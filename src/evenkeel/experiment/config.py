@@ -2,17 +2,20 @@
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    StrictStr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -24,7 +27,7 @@ from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import SettingsError, nearest
-from evenkeel.experiment.parts import FaultError, Kind, Table, complete, sentence
+from evenkeel.experiment.parts import LENIENT, FaultError, Kind, Table, complete, first_of_each, sentence
 from evenkeel.memory import Memory
 from evenkeel.methods import METHODS
 from evenkeel.zoo import NETS
@@ -32,24 +35,29 @@ from evenkeel.zoo import NETS
 PRESETS = files("evenkeel") / "presets"
 
 
+_or_none = BeforeValidator(lambda given: None if given == "none" else given)
+Maybe = Annotated[PositiveInt | None, _or_none]
+Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config: ClassVar[ConfigDict] = {**LENIENT, "extra": "forbid", "frozen": True, "validate_default": True}
 
 
 class Limits(_Strict):
     """Fewer samples of each class, for short runs. None for all."""
 
-    train: PositiveInt | None = None
-    test: PositiveInt | None = None
+    train: Maybe = None
+    test: Maybe = None
 
 
 class Batches(_Strict):
-    size: PositiveInt = 32
+    size: Annotated[int, Field(gt=0, lt=2**31)] = 32
     drop_last: bool = False  # what is too short for a whole batch at the end of a task; the CBA authors drop it
 
 
 class MemorySettings(_Strict):
-    capacity: PositiveInt | str = 500  # samples, or bytes as in "8MB"
+    capacity: PositiveInt | StrictStr = 500  # samples, or bytes as in "8MB"
     policy: str = "reservoir"
 
     @model_validator(mode="after")
@@ -87,7 +95,7 @@ class LearnerSettings(_Strict):
 
 class Evaluation(_Strict):
     every: NonNegativeInt = 5  # steps between points of the anytime curve; 0: none
-    sample: PositiveInt | None = 1000  # of the test data, for these points; None: all of it
+    sample: Maybe = 1000  # of the test data, for these points; None: all of it
     prequential: bool = True  # predict each batch before it is learned
     alignment: NonNegativeInt = 50  # steps between measurements of gradient alignment; 0: none
 
@@ -114,10 +122,10 @@ class Config(_Strict):
 
     name: str = ""  # in tables and reports; made of method and adaptor if empty
     seed: NonNegativeInt = 0
-    threads: PositiveInt | None = None  # of torch; results depend on it in the last bits. None: as many as torch likes
+    threads: Threads = None  # of torch; results depend on it in the last bits. None: as many as torch likes
     data: Table = {"name": "digits"}
     limits: Limits = Limits()
-    scenario: Table = {"name": "disjoint", "tasks": 5}
+    scenario: Table | None = {"name": "disjoint", "tasks": 5}  # None only where a stream of the user's own is run
     batches: Batches = Batches()
     net: Table = {"name": "convnet"}
     method: Table = {"name": "er"}
@@ -133,7 +141,7 @@ class Config(_Strict):
     def _complete(cls, given: object, info: ValidationInfo) -> Table | None:
         where = str(info.field_name)
         kind = PARTS[where]
-        if kind.optional and (given is None or (isinstance(given, Mapping) and given.get("name", "none") == "none")):
+        if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
             return None
         return complete(where, given, kind)
 
@@ -146,35 +154,45 @@ def _title(method: Table, adaptor: Table | None) -> str:
     return title(method) + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-    """The config of a TOML file, a preset or a dict, with `overrides` such as "method.name=derpp" on top.
+def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """The config of a TOML file, a preset, a dict or a config, with `overrides` such as "method.name=derpp" on top.
 
     All faults come in one SettingsError.
 
     >>> load_config({"method": {"name": "derpp"}}, ["adaptor.name=cba", "adaptor.every=1"]).name
     'DERpp + CBA'
     """
-    given = dict(source) if isinstance(source, Mapping) else _read(source)
+    if isinstance(source, Config):
+        if not overrides:
+            return source
+        source = source.model_dump(mode="json", exclude={"name"})
+    given = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
+    change: dict[str, Any] = {}
     for override in overrides:
-        given = _merged(given, _parsed(override))
+        change = _merged(change, _parsed(override), other_part=False)
+    given = _merged(given, change)
     try:
         config = Config.model_validate(given)
         return config if config.name else config.model_copy(update={"name": _title(config.method, config.adaptor)})
     except ValidationError as error:
-        faults = [line for fault in error.errors() for line in _sentences(fault)]
+        faults = list(dict.fromkeys(line for fault in first_of_each(error) for line in _sentences(fault)))
     title = "The config has a fault:" if len(faults) == 1 else f"The config has {len(faults)} faults:"
     raise SettingsError("\n".join([title, *(f"- {fault}" for fault in faults)]))
 
 
 def presets() -> dict[str, str]:
     """Names of the packaged configs, each with the comment it begins with."""
-    root = Path(str(PRESETS))
-    found = {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.toml"))}
-    return {name: path.read_text().splitlines()[0].removeprefix("# ") for name, path in found.items()}
+    root, found = Path(str(PRESETS)), {}
+    for path in sorted(root.rglob("*.toml")):
+        first, _, _ = path.read_text(encoding="utf-8").partition("\n")
+        found[path.relative_to(root).with_suffix("").as_posix()] = first.removeprefix("# ")
+    return found
 
 
-def _read(source: str | Path) -> dict[str, Any]:
-    """A TOML file or preset, on top of the one it `extends`."""
+def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
+    """A TOML file or preset, on top of the one it `extends`; `above` are those that led here."""
+    if not isinstance(source, str | Path):
+        raise SettingsError(f"A config is a file, a preset or a dict, but this is {source!r}.")
     path = Path(source)
     if not path.is_file():
         path = Path(str(PRESETS)) / f"{source}.toml"
@@ -183,17 +201,25 @@ def _read(source: str | Path) -> dict[str, Any]:
             f"There is no config file {str(source)!r}, and no preset of that name; `evenkeel list` shows the presets."
             f"{nearest(source, presets())}"
         )
-    try:
-        given = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
-    base = given.pop("extends", None)
-    if base is None:
-        return given
-    beside = path.parent / f"{base}.toml"
-    if beside.resolve() == path.resolve():
+    if path.resolve() in above:
         raise SettingsError(f"{str(path)!r} extends itself.")
-    return _merged(_read(beside if beside.is_file() else base), given)
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+    return _extended(given, path.parent, [*above, path.resolve()])
+
+
+def _extended(given: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
+    """`given` on top of what it extends: a file in `folder`, with or without its ending, or a preset."""
+    if "extends" not in given:
+        return dict(given)
+    base = given["extends"]
+    if not isinstance(base, str):
+        raise SettingsError(f"extends = {base!r} is not the name of a config.")
+    beside = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
+    rest = {key: value for key, value in given.items() if key != "extends"}
+    return _merged(_read(beside[0] if beside else base, above), rest)
 
 
 def _parsed(override: str) -> dict[str, Any]:
@@ -205,19 +231,24 @@ def _parsed(override: str) -> dict[str, Any]:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    if isinstance(value, date | time):  # TOML has them, configs do not
+        value = text.strip()
     for name in reversed(key.strip().split(".")):
         value = {name: value}
     return dict(value)
 
 
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """`change` on top of `base`. A table with another name is another part: the settings of the old one go."""
+def _merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
+    """`change` on top of `base`. A table with another name is another part: the settings of the old one go.
+
+    Not so where both come from one command (`other_part` is False): there the order does not matter.
+    """
     result = dict(base)
     for key, value in change.items():
         old = result.get(key)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            other = "name" in value and value["name"] != old.get("name")
-            result[key] = dict(value) if other else _merged(old, value)
+            other = other_part and "name" in value and value["name"] != old.get("name")
+            result[key] = dict(value) if other else _merged(old, value, other_part=other_part)
         else:
             result[key] = value
     return result
@@ -231,9 +262,16 @@ def _sentences(fault: Any) -> list[str]:
         return [f"{'.'.join(map(str, fault['loc']))}: {error}"]
     if fault["type"] == "extra_forbidden":
         *above, name = map(str, fault["loc"])
-        model: Any = Config
-        for step in above:
-            model = model.model_fields[step].annotation
-        allowed = model.model_fields
+        allowed = _fields(above)
         return [f"{'.'.join([*above, name])} is unknown; there are {', '.join(allowed)}.{nearest(name, allowed)}"]
     return [sentence("", fault)]
+
+
+def _fields(above: Sequence[str]) -> dict[str, Any]:
+    """The settings of the table at this place."""
+    model: Any = Config
+    for step in above:
+        annotation = model.model_fields[step].annotation
+        model = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
+    fields: dict[str, Any] = model.model_fields
+    return fields

@@ -11,26 +11,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenkeel.adaptor import ADAPTORS
+from evenkeel.adaptor import ADAPTORS, CBA
 from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS, Plan, task_classes
 from evenkeel.data.sources import SOURCES, Progress
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
-from evenkeel.errors import InputError
+from evenkeel.errors import InputError, SettingsError
 from evenkeel.evaluate import Exam
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.parts import make
 from evenkeel.labels import as_labels
 from evenkeel.learner import Learner
 from evenkeel.memory import Memory
-from evenkeel.methods import METHODS
+from evenkeel.methods import METHODS, Method
 from evenkeel.nets import Net
 from evenkeel.zoo import NETS
 
 
 @dataclass(frozen=True)
 class Course:
+    config: Config  # as it is run: without what own data or an own stream stands in for
     stream: Stream
     exam: Exam | None  # None where there is no test data
     classes: Sequence[Hashable]  # those known beforehand
@@ -43,18 +44,22 @@ class Course:
 
 def load_data(config: Config, root: Path | None, progress: Progress) -> DataSet:
     data: DataSet = make(config.data, SOURCES, root, progress=progress)
-    if config.limits.train is None and config.limits.test is None:
-        return data
-    return data.limited(train=config.limits.train, test=config.limits.test)
+    return data
 
 
-def planned(config: Config, data: DataSet) -> Course:
-    """A scenario over a data set."""
+def planned(config: Config, own: DataSet | None, root: Path | None, progress: Progress) -> Course:
+    """A scenario over the config's data set, or the user's own."""
+    if own is not None and not isinstance(own, DataSet):
+        raise SettingsError(f"data is a {type(own).__name__}; make it a DataSet: DataSet.of(x_train, y_train, ...).")
+    data = load_data(config, root, progress) if own is None else own
+    if config.limits.train is not None or config.limits.test is not None:
+        data = data.limited(train=config.limits.train, test=config.limits.test)
     plan = _plan(config, data)
     stream = PlannedStream(
         data.train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last
     )
     return Course(
+        config=config if own is None else config.model_copy(update={"data": {"name": own.name}}),
         stream=stream,
         exam=_exam(plan, data),
         classes=data.classes,
@@ -75,17 +80,21 @@ def planned(config: Config, data: DataSet) -> Course:
     )
 
 
-def opened(batches: Iterable[Sequence[Any]], test: Sequence[Any] | None) -> Course:
-    """The user's own stream of batches, and their own test data, if any: (x, labels) or (x, labels, task)."""
+def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any] | None) -> Course:
+    """The user's own stream of batches, and their own test data, if any: (x, labels) or (x, labels, task).
+
+    What labels will come is not known, so the head grows.
+    """
     stream = OpenStream(batches)
-    exam = None if test is None else _open_exam(test)
-    tasks = [[]] if exam is None else exam.tasks
+    exam = None if test is None else _open_exam(test, stream)
+    growing = config.learner.model_copy(update={"head": "growing"})
     return Course(
+        config=config.model_copy(update={"data": {"name": "stream"}, "scenario": None, "learner": growing}),
         stream=stream,
         exam=exam,
-        classes=[] if exam is None else exam.classes,
-        sample=tuple(np.shape(stream.first)[1:]),
-        boundaries=True,  # its tasks, if it tells of any, are meant to be used
+        classes=[],
+        sample=stream.sample,
+        boundaries=stream.tells_tasks,
         data={
             "name": "stream",
             "digest": None,
@@ -95,19 +104,27 @@ def opened(batches: Iterable[Sequence[Any]], test: Sequence[Any] | None) -> Cour
         },
         tasks=[
             {"name": f"task {place}", "classes": list(classes), "samples": None, "steps": None}
-            for place, classes in enumerate(tasks, 1)
+            for place, classes in enumerate([[]] if exam is None else exam.tasks, 1)
         ],
         digest=None,
     )
 
 
-def new_learner(config: Config, course: Course) -> Learner:
-    fixed = config.learner.head == "fixed" and bool(course.classes)
-    normalize = config.learner.normalize
+def new_learner(course: Course) -> Learner:
+    config = course.config
+    fixed, normalize = config.learner.head == "fixed", config.learner.normalize
+    method: Method = make(config.method, METHODS)
+    adaptor: CBA | None = None if config.adaptor is None else make(config.adaptor, ADAPTORS)
+    for part, needs in ((method, method.needs_boundaries), (adaptor, adaptor and adaptor.start == "second-task")):
+        if needs and not course.boundaries:
+            raise SettingsError(
+                f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. Choose a "
+                "scenario that does, or, for CBA, another start."
+            )
     return Learner(
         _net(config, course.sample, len(course.classes) if fixed else 1),
-        make(config.method, METHODS),
-        adaptor=None if config.adaptor is None else make(config.adaptor, ADAPTORS),
+        method,
+        adaptor=adaptor,
         memory=Memory(config.memory.capacity, policy=config.memory.policy),
         replay=config.learner.replay,
         optimizer=_optimizer(config),
@@ -120,7 +137,7 @@ def new_learner(config: Config, course: Course) -> Learner:
 
 
 def _plan(config: Config, data: DataSet) -> Plan:
-    table = dict(config.scenario)
+    table = dict(config.scenario or {})
     scenario = SCENARIOS[table["name"]]
     if get_type_hints(scenario)["tasks"] is not int:
         table["tasks"] = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
@@ -144,26 +161,33 @@ def _exam(plan: Plan, data: DataSet) -> Exam:
     )
 
 
-def _open_exam(test: Sequence[Any]) -> Exam:
-    if len(test) not in (2, 3):
+def _open_exam(test: Sequence[Any], stream: OpenStream) -> Exam:
+    if not isinstance(test, Sequence) or len(test) not in (2, 3):
         raise InputError("test must be (x, labels) or (x, labels, task).")
-    x, labels = torch.as_tensor(test[0]), as_labels(test[1], "the labels of test")
-    task = torch.as_tensor(test[2]) if len(test) == 3 else torch.zeros(len(labels), dtype=torch.int64)
-    if not len(x) == len(labels) == len(task) or not labels:
-        raise InputError(f"test has {len(x)} samples, {len(labels)} labels and {len(task)} tasks: not one of each.")
-    missing = set(range(int(task.max()) + 1)) - set(task.tolist())
-    if missing:
-        raise InputError(f"test has no sample of task {min(missing)}; tasks are counted from 0 without a gap.")
+    if (len(test) == 3) != stream.tells_tasks:
+        raise InputError("Stream and test must both tell of tasks, (x, labels, task), or neither.")
+    labels = as_labels(test[1], "the labels of test")
+    try:
+        x, task = torch.as_tensor(test[0]), torch.as_tensor(test[2] if len(test) == 3 else [0] * len(labels))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"test cannot be made into tensors: {str(error).splitlines()[0]}.") from None
+    if not labels or x.dim() < 2 or task.shape != (len(x),) or len(x) != len(labels):
+        raise InputError(
+            f"test has {len(labels)} labels for x of shape {tuple(x.shape)}: it takes one for each sample."
+        )
+    tasks = task.unique().tolist()
+    if tasks != list(range(len(tasks))):
+        raise InputError(f"The tasks of test are {tasks[:5]}; they are numbered from 0 without a gap.")
     classes = list(dict.fromkeys(labels))
     place = {name: place for place, name in enumerate(classes)}
-    y = torch.tensor([place[label] for label in labels])
-    order = task.argsort(stable=True)
-    tasks = [y[task == each].unique().tolist() for each in range(int(task.max()) + 1)]
-    return Exam(x[order], y[order], task[order], classes, tasks)
+    y, order = torch.tensor([place[label] for label in labels]), task.argsort(stable=True)
+    return Exam(x[order], y[order], task[order].long(), classes, [y[task == each].unique().tolist() for each in tasks])
 
 
 def _net(config: Config, sample: tuple[int, ...], outputs: int) -> Net:
     """The net for samples of this shape."""
+    if len(sample) == 3 and sample[-1] in (1, 3, 4) and sample[0] not in (1, 3, 4):
+        raise InputError(f"Images are (channels, height, width), but {sample} looks channels-last; move the axis.")
     measured = {"channels": sample[0], "features": int(np.prod(sample))}
     asked = inspect.signature(NETS[config.net["name"]]).parameters
     given = {name: value for name, value in measured.items() if name in asked}

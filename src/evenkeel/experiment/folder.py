@@ -1,13 +1,16 @@
 """The folder of a run: what one process writes, and the next goes on from."""
 
+import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from evenkeel import checkpoint
 from evenkeel.errors import CheckpointError, RunError
 from evenkeel.learner import Learner
 from evenkeel.results import RECORDS, USAGE, Ended, Record, Session, Started, Stepped, to_line, whole_records
@@ -17,65 +20,89 @@ LOCK = ".lock"
 
 
 class Folder:
-    """Owned by one process at a time. Records are on the disk before any checkpoint that knows of them."""
+    """Owned by one process at a time. A checkpoint knows the records before it by their digest.
+
+    They are on the disk before the checkpoint is. What was recorded after it is cut off when a run goes on: it comes
+    again, the same.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with self._told("keep a run in"):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / LOCK).open("ab")
-        except OSError as error:
-            raise RunError(f"Cannot keep a run in {str(path)!r}: {error.strerror}.") from None
-        _lock(self._lock, path)
-        self._records: BinaryIO = (path / RECORDS).open("ab", buffering=0)
+            _lock(self._lock, path)
+            self._records: BinaryIO = (path / RECORDS).open("ab")
+            for left in path.glob(f".{MODEL}.*.partial"):  # by a process that was killed while it saved
+                left.unlink()
+        self._digest = hashlib.sha256()
 
     def close(self) -> None:
         self._records.close()
         self._lock.close()
 
-    def resume(self, started: Started) -> tuple[list[Record], Learner | None]:
-        """The records to go on from, and the learner as it was after them; none where there is nothing to go on from.
+    def resume(self, started: Started) -> tuple[list[Record], Learner | None, str | None]:
+        """The records to go on from, the learner as it was after them, and the digest of its own stream until there.
 
-        What was recorded after the last checkpoint is dropped: it comes again, the same.
+        Nothing, where there is nothing to go on from.
         """
         found = list(whole_records(self.path / RECORDS))
-        if not found:
-            self._cut(0)
-            return [], None
-        first = found[0][0]
-        if not isinstance(first, Started):
+        first = found[0][0] if found else None
+        if first is not None and not isinstance(first, Started):
             raise RunError(f"{str(self.path / RECORDS)!r} does not begin with the start of a run.")
+        if first is None or not any(isinstance(record, Stepped) for record, _ in found):
+            return self._from(0), None, None
         _require_same(self.path, first, started)
         if isinstance(found[-1][0], Ended):
-            self._cut(found[-1][1])
-            return [record for record, _ in found], None
+            return self._from(found[-1][1]), None, None
         if not (self.path / MODEL).is_file():
-            self._cut(0)
-            return [], None
+            return self._from(0), None, None
         try:
             learner = Learner.load(self.path / MODEL)
+            known = checkpoint.read(self.path / MODEL)[0].get("run", {})
         except CheckpointError as error:
             raise RunError(f"This run cannot go on: {error} Delete {str(self.path)!r} to begin anew.") from None
-        kept = [(record, end) for record, end in found if record.step <= learner.step]
-        if max((record.step for record, _ in kept if isinstance(record, Stepped)), default=0) != learner.step:
+        kept = self._from(known.get("bytes", 0))
+        if self._digest.hexdigest() != known.get("sha256"):
             raise RunError(
-                f"{str(self.path / RECORDS)!r} is damaged: it ends before step {learner.step}, where the checkpoint "
-                "is. Delete the folder to begin anew."
+                f"{str(self.path / RECORDS)!r} is not what it was at the last checkpoint: one of the two is damaged, "
+                "or of another run. Delete the folder to begin anew."
             )
-        self._cut(kept[-1][1])
-        return [record for record, _ in kept], learner
+        return kept, learner, known["stream"]
 
     def append(self, records: Iterable[Record]) -> None:
-        self._records.write("".join(map(to_line, records)).encode())
+        text = "".join(map(to_line, records)).encode()
+        with self._told("write to"):
+            self._records.write(text)
+            self._records.flush()
+        self._digest.update(text)
 
-    def save(self, learner: Learner, session: Session) -> None:
-        os.fsync(self._records.fileno())
-        learner.save(self.path / MODEL)
-        with (self.path / USAGE).open("a") as file:
-            file.write(json.dumps(asdict(session)) + "\n")
+    def save(self, learner: Learner, session: Session, stream: str | None) -> None:
+        with self._told("write to"):
+            os.fsync(self._records.fileno())
+            run = {"bytes": self._records.tell(), "sha256": self._digest.hexdigest(), "stream": stream}
+            facts, tensors = learner.state()
+            checkpoint.write(self.path / MODEL, {**facts, "run": run}, tensors)
+            with (self.path / USAGE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(session)) + "\n")
 
-    def _cut(self, offset: int) -> None:
-        self._records.truncate(offset)
+    def _from(self, offset: int) -> list[Record]:
+        """The records up to this byte, after which the file is cut."""
+        text = (self.path / RECORDS).read_bytes()[:offset]
+        self._digest = hashlib.sha256(text)
+        kept = [record for record, end in whole_records(self.path / RECORDS) if end <= len(text)]
+        with self._told("write to"):
+            self._records.truncate(len(text))
+            self._records.seek(len(text))
+        return kept
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise RunError(f"Cannot {what} {str(self.path)!r}: {reason}. What is there stays.") from error
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
@@ -110,4 +137,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise RunError(f"Another process is at work in {str(path)!r}; wait for it, or choose another folder.") from None
+        raise RunError(
+            f"Another process, or a run of this one that was not closed, is at work in {str(path)!r}; wait for it, or "
+            "choose another folder."
+        ) from None

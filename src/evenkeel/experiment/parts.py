@@ -11,6 +11,7 @@ from evenkeel.errors import EvenkeelError, nearest
 from evenkeel.methods import METHODS, Method
 
 Registry = Mapping[str, Callable[..., Any]]
+LENIENT = ConfigDict(allow_inf_nan=False, coerce_numbers_to_str=True)  # a name or a path may look like a number
 Table = dict[str, Any]  # {"name": ..., setting: value, ...}
 
 
@@ -52,9 +53,10 @@ def complete(where: str, given: object, kind: Kind) -> Table:
     try:
         checked = model.model_validate(known)
     except ValidationError as error:
-        faults += [sentence(where, fault) for fault in error.errors()]
-        wrong = {fault["loc"][0] for fault in error.errors()}
-        if not wrong <= known.keys():  # something is missing
+        found = first_of_each(error)
+        faults += [sentence(where, fault) for fault in found]
+        wrong = {str(fault["loc"][0]) for fault in found}
+        if any(model.model_fields[key].is_required() for key in wrong):
             raise FaultError("\n".join(faults)) from None
         checked = model.model_validate({key: value for key, value in known.items() if key not in wrong})
     table = {"name": name, **checked.model_dump(mode="json")}
@@ -83,6 +85,17 @@ def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:
     return {name: inspect.Parameter.empty if field.is_required() else field.default for name, field in fields}
 
 
+def first_of_each(error: ValidationError) -> list[Any]:
+    """One fault for each setting: of a setting that may be of several types pydantic tells one for each type."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for fault in error.errors():
+        # What comes after the setting's name is an index into its value, or the name of a type.
+        place = tuple(each for each in fault["loc"] if isinstance(each, str) and each.isidentifier())
+        place = place[:-1] if place and place[-1] in ("int", "str", "float", "bool") else place
+        found.setdefault(place, {**fault, "loc": place})
+    return list(found.values())
+
+
 def sentence(where: str, fault: Any) -> str:
     """One fault that pydantic found, in our words."""
     place = ".".join([where, *map(str, fault["loc"])]).removeprefix(".")
@@ -106,4 +119,5 @@ def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hint, default)
     fields |= kind.added(part)
-    return create_model(f"{part.__name__} settings", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+    lenient: ConfigDict = {**LENIENT, "arbitrary_types_allowed": True}
+    return create_model(f"{part.__name__} settings", __config__=lenient, **fields)

@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,7 @@ from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.course import Course, load_data, new_learner, opened, planned
+from evenkeel.experiment.course import Course, new_learner, opened, planned
 from evenkeel.experiment.folder import Folder
 from evenkeel.experiment.walk import Walk
 from evenkeel.learner import Learner
@@ -46,56 +45,53 @@ def run(
     place of data and scenario, with `test`, (x, labels) or (x, labels, task), to be tested on. root: where data sets
     are looked for first. save_every: seconds between checkpoints in `out`. progress: told of data being decoded.
     """
-    if not isinstance(config, Config):
-        config = load_config(config)
+    config = load_config(config)
     if stream is not None and data is not None:
         raise SettingsError("Give data or a stream, not both.")
     if stream is None and test is not None:
         raise SettingsError("test belongs to a stream; a data set has test samples of its own.")
     if stream is not None:
-        course = opened(stream, test)
+        course = opened(config, stream, test)
     else:
-        course = planned(config, data or load_data(config, None if root is None else Path(root), progress))
-    fresh = new_learner(config, course)  # what does not fit together is told before any work
-    return _run(config, course, fresh, None if out is None else Path(out), save_every)
+        course = planned(config, data, None if root is None else Path(root), progress)
+    learner = new_learner(course)  # what does not fit together is told before any work
+    return _run(course, learner, _started(course), None if out is None else Path(out), save_every)
 
 
-def _run(config: Config, course: Course, fresh: Learner, out: Path | None, save_every: float) -> Iterator[Record]:
-    begun, started = time.monotonic(), _started(config, course)
+def _run(course: Course, learner: Learner, started: Started, out: Path | None, save_every: float) -> Iterator[Record]:
+    begun = saved = time.monotonic()
     folder = None if out is None else Folder(out)
     try:
-        kept, learner = folder.resume(started) if folder else ([], None)
-        yield from kept
-        if kept and isinstance(kept[-1], Ended):
+        records, resumed, stream = folder.resume(started) if folder else ([], None, None)
+        yield from records
+        if records and isinstance(records[-1], Ended):
             return
-        first = kept[0] if kept else started
+        first = records[0] if records else started
         assert isinstance(first, Started)
-        with _threads(first.threads):
-            walk = Walk(config, course, learner or fresh)
-            session = _Session(walk, begun)
-            records = list(kept)
-            saved = time.monotonic()
-            for made in walk.steps(first if not kept else None):
-                records += made
-                if folder:
-                    folder.append(made)
-                    if time.monotonic() - saved >= save_every:
-                        folder.save(walk.learner, session.now())
-                        saved = time.monotonic()
-                yield from made
+        walk = Walk(course, resumed or learner)
+        session = _Session(walk, begun)
+        for made in _with_threads(first.threads, walk.steps(None if records else first, stream)):
+            records += made
             if folder:
-                folder.save(walk.learner, session.now())
-            ended = Ended(step=walk.learner.step, metrics={})
-            ended = Ended(step=ended.step, metrics=summarise(Results.of([*records, ended])))
-            if folder:
-                folder.append([ended])
-            yield ended
+                folder.append(made)
+                if time.monotonic() - saved >= save_every:
+                    folder.save(walk.learner, session.now(), course.stream.so_far)
+                    saved = time.monotonic()
+            yield from made
+        if folder:
+            folder.save(walk.learner, session.now(), course.stream.so_far)
+        ended = Ended(step=walk.learner.step, metrics={})
+        ended = Ended(step=ended.step, metrics=summarise(Results.of([*records, ended])))
+        if folder:
+            folder.append([ended])
+        yield ended
     finally:
         if folder:
             folder.close()
 
 
-def _started(config: Config, course: Course) -> Started:
+def _started(course: Course) -> Started:
+    config = course.config
     return Started(
         config=config.model_dump(mode="json"),
         versions={
@@ -142,11 +138,15 @@ def _peak_bytes() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _with_threads(number: int, steps: Iterator[list[Record]]) -> Iterator[list[Record]]:
+    """Each step with so many threads of torch; whoever reads the records in between keeps their own."""
+    while True:
+        before = torch.get_num_threads()
+        torch.set_num_threads(number)
+        try:
+            made = next(steps, None)
+        finally:
+            torch.set_num_threads(before)
+        if made is None:
+            return
+        yield made

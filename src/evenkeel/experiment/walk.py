@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from evenkeel.data.stream import Batch
 from evenkeel.evaluate import Exam
-from evenkeel.experiment.config import Config
 from evenkeel.experiment.course import Course
 from evenkeel.learner import Learner
 from evenkeel.results import Aligned, Anytime, Record, Started, Stepped
@@ -16,21 +15,25 @@ from evenkeel.rng import make_generator
 class Walk:
     """What is measured on the way never changes the way: each measurement has chance of its own, or none."""
 
-    def __init__(self, config: Config, course: Course, learner: Learner) -> None:
+    def __init__(self, course: Course, learner: Learner) -> None:
         self.learner = learner
         self.evaluating = 0.0  # seconds
         self._course = course
-        self._how = config.evaluation
+        self._how = course.config.evaluation
         self._sample: Exam | None = None  # what the anytime curve is measured on
         if course.exam is not None and self._how.every:
-            generator = make_generator(config.seed, "anytime")
+            generator = make_generator(course.config.seed, "anytime")
             self._sample = course.exam.sample(self._how.sample or len(course.exam.y), generator)
 
-    def steps(self, started: Started | None) -> Iterator[list[Record]]:
-        """The records of each step from where the learner is; before the first, `started` and a test untrained."""
+    def steps(self, started: Started | None, before: str | None) -> Iterator[list[Record]]:
+        """The records of each step from where the learner is; before the first, `started` and a test untrained.
+
+        before: the digest of what a stream of the user's own gave until here, when the learner learned it.
+        """
         if started is not None:
-            yield [started, *self._test(task=-1)]
-        for batch in self._course.stream.batches(self.learner.step):
+            yield [started]
+            yield list(self._test(task=-1))
+        for batch in self._course.stream.batches(self.learner.step, before):
             yield [*self._look_ahead(batch), self._learn(batch), *self._look_back(batch)]
 
     def _learn(self, batch: Batch) -> Stepped:

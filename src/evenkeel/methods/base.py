@@ -28,6 +28,7 @@ class Method(nn.Module, ABC):
 
     draws: int = 1  # memory draws per step
     repeats: int = 1  # steps per incoming batch (RAR)
+    needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
     joint_forward: bool = False  # new and old through the net as one batch (matters to batch norm)
     logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry for each output: they grow with the head
 

@@ -32,6 +32,7 @@ class RAR(Method):
         self.repeats = whole_number("repeats", repeats, at_least=1)
         self.draws = self.base.draws
         self.joint_forward = self.base.joint_forward
+        self.needs_boundaries = self.base.needs_boundaries
         self.logit_columns = self.base.logit_columns
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:

@@ -28,6 +28,7 @@ class SSIL(Method):
     """
 
     joint_forward = True
+    needs_boundaries = True
 
     teacher: Net
     task: Tensor  # () boundaries so far

@@ -33,14 +33,16 @@ def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel 
     if not runs:
         raise RunError("There is nothing to report: no runs were given.")
     content = render(runs, title).encode("utf-8", "replace")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise RunError(f"Cannot write the report to {str(path)!r}: it is a folder.")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(content)
         partial.replace(path)
-    except BaseException:
+    except OSError as error:
         partial.unlink(missing_ok=True)
-        raise
+        raise RunError(f"Cannot write the report to {str(path)!r}: {error.strerror or error}.") from error
 
 
 def render(runs: Sequence[Results], title: str) -> str:
