@@ -244,7 +244,7 @@ def test_what_is_mapped_outlives_the_cache(home: Path, told: Told) -> None:
     assert (data.train.x == TRAIN).all()
 
 
-def test_what_a_killed_process_left_goes_when_it_is_old(home: Path, told: Told, cache_folder: Path) -> None:
+def test_what_a_killed_process_left_goes_when_it_is_old(home: Path, told: Told) -> None:
     load(home, told)
     folder = only_entry()
     old, young = (folder.parent / f".tmp-{folder.name}-{name}" for name in ("old", "young"))
