@@ -68,8 +68,9 @@ class Intake:
             if isinstance(error, SettingsError) and not _hint(batch):
                 raise
             reason = str(error).splitlines()[0]
+            vectors = " These are vectors; mlp is a network for such." if batch.dim() == 2 else ""
             raise InputError(
-                f"The network cannot take samples of shape {_sample(batch)}.{_hint(batch)} ({reason})"
+                f"The network cannot take samples of shape {_sample(batch)}.{vectors}{_hint(batch)} ({reason})"
             ) from error
 
     def accept(self, batch: Tensor) -> None:
@@ -114,8 +115,6 @@ def _sample(batch: Tensor) -> tuple[int, ...]:
 
 
 def _hint(batch: Tensor) -> str:
-    if batch.dim() == 2:
-        return " They are feature vectors: is the network one for images? mlp is one for vectors."
     if batch.dim() == 3:
         return " If they are images without a channel dimension, give x[:, None]."
     last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)
