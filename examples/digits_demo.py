@@ -9,12 +9,12 @@ import argparse
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 import evenkeel as ek
 from evenkeel.report import write_report
 from evenkeel.results import Results, Stepped
-from evenkeel.tables import measures_table
+from evenkeel.tables import PROGRESS, measures_table
 
 METHODS = ("er", "derpp")
 PRESETS = {"plain": "digits", "cba": "digits-cba"}
@@ -34,9 +34,8 @@ def main() -> None:
         for method in METHODS
         for name in PRESETS
     ]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     runs = []
-    with Progress(*columns, console=console) as progress:
+    with Progress(*PROGRESS, console=console) as progress:
         whole = progress.add_task("All runs", total=len(configs))
         for place, config in configs:
             bar = progress.add_task(f"{config.name}, seed {config.seed}", total=None)

@@ -118,7 +118,7 @@ def test_overrides() -> None:
 def test_names_say_what_a_run_is() -> None:
     assert load_config({}).name == "ER"
     assert load_config({"adaptor": {"name": "cba"}}).name == "ER + CBA"
-    assert load_config({"method": {"name": "rar", "base": {"name": "derpp"}}}).name == "RAR(DERpp)"
+    assert load_config({"method": {"name": "rar", "base": {"name": "derpp"}}}).name == "RAR(DER++)"
 
 
 def test_files_extend_files_and_presets(tmp_path: Path) -> None:

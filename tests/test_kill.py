@@ -89,7 +89,7 @@ def test_the_command_goes_on_after_each_signal(tmp_path: Path) -> None:
             assert "Traceback" not in errors
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "DERpp + CBA" in done.stdout
+    assert "DER++ + CBA" in done.stdout
     same_runs(folder, whole)
     sessions = [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
     assert len({session["started"] for session in sessions}) >= 2

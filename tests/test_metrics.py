@@ -47,6 +47,7 @@ GOLDEN: dict[str, tuple[Callable[[Matrix], float], Matrix, float]] = {
     "avalanche-forgetting": (metrics.forgetting_since_learned, AVALANCHE, (0.8 - 0.2) / 2),
     "avalanche-transfer": (metrics.backward_transfer, AVALANCHE, -(0.8 - 0.2) / 2),
     "continuum-forgetting": (metrics.forgetting, CONTINUUM, 0.75),
+    "continuum-accuracy": (metrics.triangle_accuracy, CONTINUUM, 0.5),
     "continuum-remembering": (lambda r: 1 + min(metrics.backward_transfer(r), 0), CONTINUUM, 0.25),
     "continuum-transfer": (metrics.backward_transfer, CONTINUUM_TRANSFER, -0.5),
 }
@@ -91,7 +92,7 @@ def test_formulas_for_reports() -> None:
         for name, each in inspect.getmembers(metrics, inspect.isfunction)
         if each.__module__ == metrics.__name__ and not name.startswith("_")
     ]
-    assert len(public) == 17
+    assert len(public) == 18
     for measure in public:
         formula, empty, *users = inspect.getdoc(measure).splitlines()  # type: ignore[union-attr]
         assert " = " in formula

@@ -54,7 +54,7 @@ def test_the_config_of_the_readme(tmp_path: Path) -> None:
     (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "mine.toml").write_text(block)
     config = ek.load_config(tmp_path / "mine.toml")
-    assert config.name == "DERpp + CBA"
+    assert config.name == "DER++ + CBA"
     assert config.optimizer.lr == 0.03  # of the preset that it extends
     assert config.scenario is not None
     assert config.scenario["percent"] == 10

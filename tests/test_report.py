@@ -184,7 +184,7 @@ def test_all_measures(four: tuple[list[Results], _Page, str]) -> None:
     runs, page, _ = four
     rows = page.tables[-1][1:]
     for (name, measure), values, formula in zip(MEASURES.items(), rows[::2], rows[1::2], strict=True):
-        assert values[0] == f"{measure.title}\u00a0{'↑' if measure.higher_is_better else '↓'}"
+        assert values[0] == f"{measure.title}{measure.arrow}".replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
         assert formula == [measure.formula]
         of = [measure.of(run) for run in _of(runs, "ER")]
         if name != "acc_auc_sum":  # in thousands

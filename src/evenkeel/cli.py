@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
 
 from evenkeel.data import cache
@@ -23,7 +23,7 @@ from evenkeel.errors import EvenkeelError, RunError
 from evenkeel.experiment import Config, load_config, run
 from evenkeel.experiment.course import load_data
 from evenkeel.results import Record, Results, Started, Stepped, find_runs
-from evenkeel.tables import config_tables, data_table, measures_table
+from evenkeel.tables import PROGRESS, config_tables, data_table, measures_table
 
 app = typer.Typer(
     help="Learn from a stream in one pass, with a small memory, without tilting toward whatever came last.",
@@ -187,8 +187,7 @@ def main() -> None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=notes, transient=not notes.is_terminal) as bar:
+    with Progress(*PROGRESS, console=notes, transient=not notes.is_terminal) as bar:
         yield bar
 
 

@@ -30,6 +30,14 @@ def average_incremental_accuracy(r: Matrix) -> float:
     return float(np.mean([r[t, : t + 1].mean() for t in range(len(r))]))
 
 
+def triangle_accuracy(r: Matrix) -> float:
+    """A = mean over all j and i <= j of R[j, i]
+
+    Diaz-Rodriguez et al. 2018; Continuum calls it accuracy_A.
+    """
+    return float(r[np.tril_indices(len(r))].mean())
+
+
 def learning_accuracy(r: Matrix) -> float:
     """LA = mean over i of R[i, i]
 

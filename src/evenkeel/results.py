@@ -1,7 +1,7 @@
 """Records of a run: what happened, as JSON lines. Everything that comes after a run reads these, never a model.
 
 A run's folder holds `records.jsonl` (equal for equal runs, however often one was interrupted), `usage.jsonl` (time,
-memory and command of each process that worked on it) and, until it is finished, a checkpoint to go on from.
+memory and command of each process that worked on it) and `model.ek`, the learner at the last checkpoint.
 """
 
 import json

@@ -17,9 +17,14 @@ from evenkeel.results import Results
 @dataclass(frozen=True)
 class Measure:
     title: str
-    higher_is_better: bool
+    higher_is_better: bool | None  # None where neither is: where a share should be fair, say
     formula: str
     of: Callable[[Results], float | None]  # None where the run has no such thing
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,12 @@ def _measure(
     measure: Callable[..., object],
     of: Callable[[Results], float | None],
     *,
-    lower: bool = False,
+    lower: bool | None = False,
     scored: str = "",
 ) -> Measure:
     """With the formula that the docstring of `measure` begins with."""
     formula = (measure.__doc__ or "").strip().splitlines()[0]
-    return Measure(title, not lower, f"{formula}{scored}", of)
+    return Measure(title, None if lower is None else not lower, f"{formula}{scored}", of)
 
 
 def _over(
@@ -142,6 +147,7 @@ MEASURES: dict[str, Measure] = {
         _matrix("masked"),
         scored="; only outputs of the sample's own task compete",
     ),
+    "acc_triangle": _over("ACC, whole triangle", metrics.triangle_accuracy, _matrix()),
     "aia": _over("average incremental accuracy", metrics.average_incremental_accuracy, _matrix()),
     "fm_over_all": _over("FM, over all T (CBA paper)", metrics.forgetting_over_all, _matrix(), lower=True),
     "fm_since_learned": _over("FM, first minus last", metrics.forgetting_since_learned, _matrix(), lower=True),
@@ -158,7 +164,13 @@ MEASURES: dict[str, Measure] = {
     "bwt": _over("BWT", metrics.backward_transfer, _matrix()),
     "fwt": _measure("FWT", metrics.forward_transfer, _forward_transfer),
     "wc_acc": _measure("worst-case accuracy", metrics.worst_case_accuracy, _worst_case),
-    "recency_bias": _measure("recency bias", metrics.recency_bias, _recency_bias, lower=True),
+    "recency_bias": _measure(
+        "recency bias",
+        metrics.recency_bias,
+        _recency_bias,
+        lower=None,
+        scored="; fair is the share of that task's test samples, 100/T for tasks of one size",
+    ),
     "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
     "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
 }

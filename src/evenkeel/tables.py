@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +15,12 @@ from evenkeel.experiment.parts import settings_of
 from evenkeel.results import Results
 from evenkeel.summary import MEASURES, Group, gain, groups, pairs
 
+PROGRESS = (
+    TextColumn("{task.description}", markup=False),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeRemainingColumn(),
+)
 HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
 
 
@@ -29,8 +36,7 @@ def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> 
     for column in ["on"] * several + [""]:
         table.add_column(column)
     for name in names:
-        arrow = "↑" if MEASURES[name].higher_is_better else "↓"
-        table.add_column(f"{MEASURES[name].title} {arrow}", justify="right")
+        table.add_column(f"{MEASURES[name].title}{MEASURES[name].arrow}", justify="right")
     gains = {with_.setting: (without, with_) for without, with_ in pairs(found)}
     for home, group in zip(homes, found, strict=True):
         where = [home] * several
@@ -62,14 +68,14 @@ def config_tables() -> list[Table]:
             summary = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
             table.add_row(name, ", ".join(_default(*each) for each in settings_of(made, kind).items()), summary)
         tables.append(table)
-    others = Table("setting", "default", title="Other settings", title_justify="left")
+    others = Table("setting", "default", "what it is", title="Other settings", title_justify="left")
     for name, field in Config.model_fields.items():
         inner = getattr(field.annotation, "model_fields", None)
         if inner is not None:
             for key, each in inner.items():
-                others.add_row(f"{name}.{key}", _shown(each.default))
+                others.add_row(f"{name}.{key}", _shown(each.default), each.description)
         elif name not in PARTS:
-            others.add_row(name, _shown(field.default))
+            others.add_row(name, _shown(field.default), field.description)
     known = Table("preset", "what it is", title="Presets: evenkeel run NAME", title_justify="left")
     for name, about in presets().items():
         known.add_row(name, about)

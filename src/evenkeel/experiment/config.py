@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeInt,
+    PlainSerializer,
     PositiveFloat,
     PositiveInt,
     StrictStr,
@@ -41,24 +42,36 @@ Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
 
 
 class _Strict(BaseModel):
-    model_config: ClassVar[ConfigDict] = {**LENIENT, "extra": "forbid", "frozen": True, "validate_default": True}
+    model_config: ClassVar[ConfigDict] = {
+        **LENIENT,
+        "extra": "forbid",
+        "frozen": True,
+        "validate_default": True,
+        "use_attribute_docstrings": True,  # the text below a field explains it in `evenkeel list`
+    }
 
 
 class Limits(_Strict):
     """Fewer samples of each class, for short runs. None for all."""
 
     train: Maybe = None
+    """Training samples of each class"""
     test: Maybe = None
+    """Test samples of each class"""
 
 
 class Batches(_Strict):
     size: Annotated[int, Field(gt=0, lt=2**31)] = 32
-    drop_last: bool = False  # what is too short for a whole batch at the end of a task; the CBA authors drop it
+    """Samples of an incoming batch"""
+    drop_last: bool = False
+    """What is too short for a whole batch at the end of a task; the CBA authors drop it"""
 
 
 class MemorySettings(_Strict):
-    capacity: PositiveInt | StrictStr = 500  # samples, or bytes as in "8MB"
+    capacity: PositiveInt | StrictStr = 500
+    """Samples, or bytes, as in "8MB", of everything stored"""
     policy: str = "reservoir"
+    """Reservoir, or balanced: equal shares by class"""
 
     @model_validator(mode="after")
     def _is_sensible(self) -> "MemorySettings":
@@ -68,9 +81,13 @@ class MemorySettings(_Strict):
 
 class OptimizerSettings(_Strict):
     name: Literal["SGD", "Adam", "AdamW"] = "SGD"
+    """SGD, Adam or AdamW; CBA needs SGD"""
     lr: PositiveFloat = 0.03
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0  # of SGD
+    """Learning rate, constant"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of SGD alone"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Of all weights"""
 
     @model_validator(mode="after")
     def _is_sensible(self) -> "OptimizerSettings":
@@ -87,17 +104,25 @@ class Normalize(_Strict):
 
 
 class LearnerSettings(_Strict):
-    replay: PositiveInt = 32  # samples of a memory draw
-    head: Literal["fixed", "growing"] = "fixed"  # outputs for all classes from the start, or as they come
-    statistics: Literal["all", "replay"] = "all"  # whose batches move batch norm's running statistics
-    normalize: Normalize | None = None
+    replay: PositiveInt = 32
+    """Samples of a memory draw"""
+    head: Literal["fixed", "growing"] = "fixed"
+    """Outputs for all classes from the start, or as they come"""
+    statistics: Literal["all", "replay"] = "all"
+    """Whose batches move batch norm's running statistics"""
+    normalize: Annotated[Normalize | None, _or_none] = None
+    """{ mean = [...], std = [...] } of each channel"""
 
 
 class Evaluation(_Strict):
-    every: NonNegativeInt = 5  # steps between points of the anytime curve; 0: none
-    sample: Maybe = 1000  # of the test data, for these points; None: all of it
-    prequential: bool = True  # predict each batch before it is learned
-    alignment: NonNegativeInt = 50  # steps between measurements of gradient alignment; 0: none
+    every: NonNegativeInt = 5
+    """Steps between points of the anytime curve; 0: none"""
+    sample: Annotated[Maybe, PlainSerializer(lambda value: value or "none")] = 1000
+    """How much of the test data, for these points; none: all of it"""
+    prequential: bool = True
+    """Predict each batch before it is learned"""
+    alignment: NonNegativeInt = 50
+    """Steps between measurements of gradient alignment; 0: none"""
 
 
 def _class_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
@@ -120,12 +145,16 @@ PARTS: dict[str, Kind] = {
 class Config(_Strict):
     """Everything that determines a run. Tables with a name are parts; their settings are those of the class named."""
 
-    name: str = ""  # in tables and reports; made of method and adaptor if empty
+    name: str = ""
+    """In tables and reports; made of method and adaptor if empty"""
     seed: NonNegativeInt = 0
-    threads: Threads = None  # of torch; results depend on it in the last bits. None: as many as torch likes
+    """Of everything random: net, stream, views, draws"""
+    threads: Threads = None
+    """Of torch; results depend on it in the last bits. none: as many as torch likes"""
     data: Table = {"name": "digits"}
     limits: Limits = Limits()
-    scenario: Table | None = {"name": "disjoint", "tasks": 5}  # None only where a stream of the user's own is run
+    scenario: Table | None = {"name": "disjoint", "tasks": 5}
+    """None only where a stream of the user's own is run"""
     batches: Batches = Batches()
     net: Table = {"name": "convnet"}
     method: Table = {"name": "er"}
@@ -149,7 +178,8 @@ class Config(_Strict):
 def _title(method: Table, adaptor: Table | None) -> str:
     def title(table: Table) -> str:
         inner = [title(value) for value in table.values() if isinstance(value, dict)]
-        return METHODS[table["name"]].__name__ + (f"({inner[0]})" if inner else "")
+        method = METHODS[table["name"]]
+        return (method.title or method.__name__) + (f"({inner[0]})" if inner else "")
 
     return title(method) + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")
 
@@ -160,7 +190,7 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
     All faults come in one SettingsError.
 
     >>> load_config({"method": {"name": "derpp"}}, ["adaptor.name=cba", "adaptor.every=1"]).name
-    'DERpp + CBA'
+    'DER++ + CBA'
     """
     if isinstance(source, Config):
         if not overrides:

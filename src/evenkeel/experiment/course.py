@@ -17,7 +17,7 @@ from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS, Plan, task_classes
 from evenkeel.data.sources import SOURCES, Progress
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
-from evenkeel.errors import InputError, SettingsError
+from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.evaluate import Exam
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.parts import make
@@ -87,6 +87,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
     """
     stream = OpenStream(batches)
     exam = None if test is None else _open_exam(test, stream)
+    stream.tested_tasks = None if exam is None else len(exam.tasks)
     growing = config.learner.model_copy(update={"head": "growing"})
     return Course(
         config=config.model_copy(update={"data": {"name": "stream"}, "scenario": None, "learner": growing}),
@@ -150,6 +151,8 @@ def _exam(plan: Plan, data: DataSet) -> Exam:
     parts: list[tuple[Tensor, Tensor]] = []
     for task in plan.tasks:
         mine = torch.isin(y, torch.tensor(task.classes)).nonzero().flatten()
+        if not len(mine):
+            raise DataError(f"The test data of {data.name!r} has no sample of {task.name!r}.")
         own = x[mine]
         parts.append((own if task.domain is None else task.domain(own), y[mine]))
     return Exam(

@@ -26,6 +26,7 @@ class Method(nn.Module, ABC):
     Half()
     """
 
+    title: str = ""  # in tables and reports; the name of the class if empty
     draws: int = 1  # memory draws per step
     repeats: int = 1  # steps per incoming batch (RAR)
     needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)

@@ -29,6 +29,7 @@ class CLSER(Method):
     the released code leaves them in training mode, where they answer by whatever else is in the batch.
     """
 
+    title = "CLS-ER"
     stable: Net
     plastic: Net
     updates: Tensor

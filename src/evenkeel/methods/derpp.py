@@ -16,6 +16,7 @@ class DERpp(Method):
     compares adapted with adapted, CBA's outer objective plain with plain (weights 1 and 1, as released).
     """
 
+    title = "DER++"
     draws = 2
     logit_columns = ("logits", "adapted")
 

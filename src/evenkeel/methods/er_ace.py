@@ -21,6 +21,7 @@ class ERACE(Method):
     above the highest seen one counts as unseen, none below it).
     """
 
+    title = "ER-ACE"
     seen: Tensor  # (outputs,) whether a class was learned before the present batch
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:

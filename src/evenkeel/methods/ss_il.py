@@ -27,6 +27,7 @@ class SSIL(Method):
     filled as the stream goes, so a draw also holds samples of the present task, which count on the new side.
     """
 
+    title = "SS-IL"
     joint_forward = True
     needs_boundaries = True
 

@@ -11,6 +11,7 @@ from evenkeel.report.scene import Scene
 from evenkeel.results import Results
 from evenkeel.summary import MEASURES, Estimate, Group, Measure, gain
 
+TOLD = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
 HEADLINES = 4  # the first measures of `MEASURES`
 PAIRED = "gain by CBA, paired by seed"
 OWN_STREAM = "a stream of the user's own"
@@ -19,7 +20,8 @@ OWN_STREAM = "a stream of the user's own"
 def findings(scene: Scene) -> list[str]:
     """The outcome in plain words: what CBA changed, or else who did best."""
     if scene.pairs:
-        return [_finding(without, with_, scene.measures[:2]) for without, with_ in scene.pairs]
+        told = [name for name in TOLD if name in scene.measures]
+        return [_finding(without, with_, told) for without, with_ in scene.pairs]
     if not scene.finished:
         return ["No run is finished yet, so there is nothing to compare; the figures show how far each has come."]
     if not (names := scene.measures):
@@ -40,13 +42,18 @@ def _finding(without: Group, with_: Group, names: Sequence[str]) -> str:
     changes = [f"{MEASURES[name].title} by {number(change, signed=True)}" for name, change in found.items()]
     variant = "" if with_.label == f"{without.label} + CBA" else f", as {with_.label}"
     n = max(change.n for change in found.values())
-    sentence = f"CBA changed {' and '.join(changes)} for {without.label}{variant} ({_seeds(n)})"
+    sentence = f"CBA changed {listed(changes)} for {without.label}{variant} ({_seeds(n)})"
     if n == 1:
         return f"{sentence}; a single seed cannot tell this from chance."
     verdicts: dict[str, list[str]] = {}
     for name, change in found.items():
         verdicts.setdefault(_verdict(change, MEASURES[name]), []).append(MEASURES[name].title)
-    return f"{sentence}: {'; '.join(verdict.format(' and '.join(them)) for verdict, them in verdicts.items())}."
+    return f"{sentence}: {'; '.join(verdict.format(listed(them)) for verdict, them in verdicts.items())}."
+
+
+def listed(items: Sequence[str]) -> str:
+    """'a, b and c'"""
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]
 
 
 def _verdict(change: Estimate, measure: Measure) -> str:
@@ -154,13 +161,13 @@ def _count(group: Group, finished: int) -> str:
 
 def _arrow(name: str) -> str:
     measure = MEASURES[name]
-    return f"{measure.title}\u00a0{'↑' if measure.higher_is_better else '↓'}"
+    return f"{measure.title}{measure.arrow}".replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
 
 
 def _best(scene: Scene, name: str) -> set[str]:
     """The labels with the best mean; none where all are the same."""
     means = {label: found.mean for label, group in scene.finished.items() if (found := group.estimate(name))}
-    if len(set(means.values())) < 2:
+    if len(set(means.values())) < 2 or MEASURES[name].higher_is_better is None:
         return set()
     top = (max if MEASURES[name].higher_is_better else min)(means.values())
     return {label for label, mean in means.items() if mean == top}
@@ -227,10 +234,13 @@ def cost(scene: Scene) -> Section:
 
 def every_run(scene: Scene) -> Section:
     """What it takes to repeat each run."""
-    return Section("Every run", [_sheet(run, scene) for run in scene.runs])
+    sheets = []
+    for group in scene.groups:
+        sheets += [_sheet(run, group.label, first=run is group.runs[0]) for run in group.runs]
+    return Section("Every run", sheets)
 
 
-def _sheet(run: Results, scene: Scene) -> Sheet:
+def _sheet(run: Results, label: str, *, first: bool) -> Sheet:
     started = run.started
     state = "finished" if run.ended else f"unfinished: step {_last_step(run)}"
     known: list[tuple[str, str | None]] = [
@@ -242,13 +252,9 @@ def _sheet(run: Results, scene: Scene) -> Sheet:
         ("Data digest", started.data.get("digest")),
         ("Stream digest", started.stream),
     ]
-    label = next(group.label for group in scene.groups if any(_same_setting(run, other) for other in group.runs))
     present = [(name, text) for name, text in known if text]
-    return Sheet(f"{label}, seed {run.seed}: {state}", present, tomli_w.dumps(_without_none(started.config)))
-
-
-def _same_setting(run: Results, other: Results) -> bool:
-    return {**run.started.config, "seed": 0} == {**other.started.config, "seed": 0}
+    code = tomli_w.dumps(_without_none(started.config))
+    return Sheet(f"{label}, seed {run.seed}: {state}", present, code, printed=first)
 
 
 def _without_none(value: Any) -> Any:

@@ -77,6 +77,7 @@ class Sheet:
     title: str
     facts: Sequence[tuple[str, str]]
     code: str
+    printed: bool  # on paper, too: of a group only the first, because the others differ from it in the seed
 
 
 @dataclass(frozen=True)

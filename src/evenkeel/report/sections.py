@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from evenkeel.metrics import areas_by_task
 from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
 from evenkeel.report.parts import Cell, Chart, Charts, Note, Row, Section, Table, minus, number
 from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
 from evenkeel.results import Results, Tested
-from evenkeel.summary import Estimate, Group
+from evenkeel.summary import Estimate
 
 BANDS = (
     "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; the range of two seeds; "
@@ -29,8 +30,8 @@ def accuracy_curves(scene: Scene) -> Section | None:
     chart = Chart("Anytime accuracy over the stream", curves(scene, lines, "accuracy (%)", limits=(0, None)))
 
     def area(run: Results, task: int) -> float | None:
-        points = [point.mean for point in run.anytime if point.task == task]
-        return float(np.mean(points)) if points else None
+        during = [point.task for point in run.anytime]
+        return areas_by_task([point.mean for point in run.anytime], during)[task] if task in during else None
 
     told = "ACC_AUC by task: the mean of the points while this task was being learned, in percent."
     return Section("Accuracy over the stream", [Charts(caption, [chart]), *_by_task(scene, told, area)])
@@ -87,7 +88,8 @@ def predictions(scene: Scene) -> Section | None:
         return None
     title, heights, said = "Predictions by task", {}, []
     tests = {
-        group.label: [run.finished_tasks[-1] for run in group.runs if run.finished_tasks] for group in _done(scene)
+        group.label: [run.finished_tasks[-1] for run in group.runs if run.finished_tasks]
+        for group in scene.finished.values()
     }
     if not any(tests.values()):
         return None
@@ -232,10 +234,6 @@ def _memories(scene: Scene) -> list[Chart]:
     return charts
 
 
-def _done(scene: Scene) -> list[Group]:
-    return list(scene.finished.values())
-
-
 def _lines(scene: Scene, points: Callable[[Results], Mapping[int, float]]) -> dict[str, Series]:
     return {group.label: line for group in scene.drawn if (line := series(group.runs, points))}
 
@@ -257,7 +255,7 @@ def _whiskers(heights: Mapping[str, Heights]) -> bool:
 
 def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[Table]:
     """Tasks as rows, groups as columns; of finished runs alone, as every table."""
-    rows, groups = [], _done(scene)
+    rows, groups = [], list(scene.finished.values())
     for task, name in enumerate(scene.task_names):
         cells = []
         for group in groups:

@@ -74,22 +74,30 @@ class _Dtype:
         self.real = self.real.newbyteorder(state[1])
 
 
-def _reconstruct(*_: object) -> _Array:
-    return _Array()  # its state comes next
+class _Reconstruct:
+    """Like `_Encode` an object without attributes, because a pickle can write the attributes of what it is given."""
+
+    __slots__ = ()
+
+    def __call__(self, *_: object) -> _Array:
+        return _Array()  # its state comes next
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    if encoding != "latin1":
-        raise ValueError(f"text in {encoding!r}")
-    return text.encode(encoding)  # how Python 3 writes bytes for Python 2
+class _Encode:
+    __slots__ = ()
+
+    def __call__(self, text: str, encoding: str) -> bytes:
+        if encoding != "latin1":
+            raise ValueError(f"text in {encoding!r}")
+        return text.encode(encoding)  # how Python 3 writes bytes for Python 2
 
 
 _ADMITTED: dict[tuple[str, str], Callable[..., Any]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct(),
+    ("numpy._core.multiarray", "_reconstruct"): _Reconstruct(),
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _encode,
+    ("_codecs", "encode"): _Encode(),
 }
 
 
