@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from evenkeel.experiment.config import load_config
+from evenkeel.experiment import load_config
 from evenkeel.experiment.course import load_data, new_learner, planned
 from evenkeel.experiment.walk import Walk
 from evenkeel.results import Tested

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evenkeel.data.dataset import DataSet
-from evenkeel.experiment.config import PARTS, Config, presets
+from evenkeel.experiment.config import PARTS, Config
+from evenkeel.experiment.loading import presets
 from evenkeel.experiment.parts import settings_of
 from evenkeel.results import Results
 from evenkeel.summary import MEASURES, Group, gain, groups, pairs

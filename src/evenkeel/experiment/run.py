@@ -17,9 +17,10 @@ import torch
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import Progress
 from evenkeel.errors import SettingsError
-from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.config import Config
 from evenkeel.experiment.course import Course, new_learner, opened, planned
 from evenkeel.experiment.folder import Folder
+from evenkeel.experiment.loading import load_config
 from evenkeel.experiment.walk import Walk
 from evenkeel.learner import Learner
 from evenkeel.results import Ended, Record, Results, Session, Started
