@@ -12,9 +12,10 @@ import torch
 
 import evenkeel as ek
 from evenkeel.errors import InputError, RunError, SettingsError
+from evenkeel.experiment.course import new_learner, planned
 from evenkeel.experiment.folder import MODEL
 from evenkeel.results import RECORDS, to_line
-from evenkeel.summary import MEASURES
+from evenkeel.summary import MEASURES, summarise
 from tests.streams import images
 
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -153,14 +154,18 @@ def test_what_waits_for_boundaries_is_refused_where_none_are_told() -> None:
 
 def test_prequential_predicts_before_it_learns() -> None:
     """By hand: ask for each batch, then learn it."""
-    found = results(config("augment.name=none"))
-    *_, last = (record for record in ek.run(config("augment.name=none", "evaluation.prequential=false"), data=DATA))
-    assert isinstance(last, ek.Ended)
-    assert last.metrics["prequential"] is None
+    course = planned(config(), DATA, None, lambda *_: None)
+    one, right = new_learner(course), []
+    for batch in course.stream.batches():
+        right.append(int((one.predict(batch.x) == np.array(batch.labels)).sum()))
+        one.learn(batch.x, batch.labels)
+    found = results(config(scenario={"name": "disjoint", "tasks": 2, "boundaries": False}))
+    assert [step.correct for step in found.steps] == right
+    assert right[4] == 0  # the first batch of new classes cannot be known yet
+    assert sum(right) > 0
     assert found.ended is not None
-    right = sum(step.correct for step in found.steps if step.correct is not None)
-    assert found.ended.metrics["prequential"] == pytest.approx(100 * right / 48)
-    assert found.steps[4].correct == 0  # the first batch of new classes cannot be known yet
+    assert found.ended.metrics["prequential"] == pytest.approx(100 * sum(right) / 48)
+    assert summarise(results(config("evaluation.prequential=false")))["prequential"] is None
 
 
 def test_own_class_order_and_tasks() -> None:
@@ -256,6 +261,12 @@ def test_test_data_that_is_none(test: Any, sentence: str) -> None:
         ek.run(config(), stream=images(), test=test)
     with pytest.raises(InputError, match=r"The tasks of test are \[1\]"):
         ek.run(config(), stream=[(x, y, 0) for x, y in images()], test=(ONE, [1], [1]))
+
+
+def test_a_stream_with_more_tasks_than_its_test_is_told() -> None:
+    stream = [(x, y, place // 3) for place, (x, y) in enumerate(images(batches=9))]
+    with pytest.raises(InputError, match="has come to task 2, but test has only tasks below 2"):
+        list(ek.run(config(), stream=stream, test=(stream[0][0][:2], [0, 1], [0, 1])))
 
 
 def test_a_stream_may_bring_labels_that_the_test_lacks() -> None:

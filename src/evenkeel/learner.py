@@ -12,32 +12,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel import checkpoint
-from evenkeel.adaptor import ADAPTORS, CBA
-from evenkeel.config import describe, rebuild
-from evenkeel.data.augment import AUGMENTS, Augment
+from evenkeel import checkpoint, state
+from evenkeel.adaptor import CBA
+from evenkeel.data.augment import Augment
 from evenkeel.errors import (
     CheckpointError,
     DivergenceError,
     InputError,
-    MethodError,
     SettingsError,
     one_of,
     whole_number,
 )
 from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
-from evenkeel.memory import MEMORIES, OWN_COLUMNS, Memory, hash_keys
-from evenkeel.methods import METHODS, Method
+from evenkeel.memory import Memory, hash_keys
+from evenkeel.methods import Method
 from evenkeel.nets import Net, evaluating
-from evenkeel.optimizers import MakeOptimizer, make_optimizer, make_optimizer_again, optimizer_facts
+from evenkeel.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.rng import Streams, make_generator, next_seed
 from evenkeel.step import Step
-from evenkeel.types import StepRecord, View
-from evenkeel.zoo import NETS
+from evenkeel.types import StepRecord
 
 STATISTICS = ("all", "replay")
-PREDICT_BATCH = 128  # small enough that activations of a conv net stay in the cache: 1.5 x as fast as 512
+PREDICT_BATCH = 128  # the fastest on a conv net, see benchmarks/run_cost.py
 
 
 class Learner:
@@ -158,7 +155,7 @@ class Learner:
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 outcomes = [self._step(batch, outputs) for _ in range(self.method.repeats)]
-            columns = self._remembered(outcomes[0].new)  # as it was before any update had seen these samples
+            columns = self._step.remembered(outcomes[0].new)  # as it was before any update had seen these samples
         except BaseException:
             self.labels.drop(new)  # what was not learned must not be predicted
             raise
@@ -176,18 +173,6 @@ class Learner:
             seen=self.memory.seen,
             classes=len(self.labels.names),
         )
-
-    def _remembered(self, view: View) -> dict[str, Tensor]:
-        columns = {name: column.detach() for name, column in self.method.remember(view).items()}
-        known = self.memory.extra_columns
-        if known is not None and columns.keys() != known:
-            raise MethodError(f"`remember` must always give the same columns: {sorted(known)}, not {sorted(columns)}.")
-        for name, column in columns.items():
-            if name in OWN_COLUMNS:
-                raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
-            if len(column) != len(view.y):
-                raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
-        return columns
 
     def boundary(self) -> None:
         """Tell the learner that a task ended. Optional: only some methods and settings use it."""
@@ -279,30 +264,12 @@ class Learner:
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Everything there is to this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
-            "net": {"class": type(self.net).__name__, **(self.net.recipe or {})},
-            "growth": self.net.growth,
-            "frozen": [name for name, weight in self.net.named_parameters() if not weight.requires_grad],
-            "evaluating": [name for name, part in self.net.named_modules() if not part.training],
-            "method": describe(self.method, METHODS),
-            "adaptor": self.adaptor and describe(self.adaptor, ADAPTORS),
-            "memory": describe(self.memory, MEMORIES),
-            "optimizer": optimizer_facts(self.optimizer, self.net),
-            "augment": self.augment and describe(self.augment, AUGMENTS),
+            **state.facts_of(self._step),
             "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
-            "normalize": self._intake.normalize,
-            "sample": {"shape": self._intake.shape, "uint8": self._intake.dtype == torch.uint8},
             "labels": self.labels.state(),
             "step": self.step,
         }
-        tensors = {
-            "net": self.net.state_dict(),
-            "method": self.method.state_dict(),
-            "adaptor": None if self.adaptor is None else self.adaptor.state_dict(),
-            "memory": self.memory.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "streams": self._streams.state_dict(),
-        }
-        return facts, tensors
+        return facts, state.tensors_of(self._step)
 
     @classmethod
     def load(
@@ -323,37 +290,14 @@ class Learner:
         start: `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of odd types.
         """
         facts, tensors = checkpoint.read(path)
-        net = rebuild(facts["net"], net, NETS, "net")
-        for outputs in facts["growth"]:
-            if outputs > net.outputs:
-                net.grow(outputs, seed=0)
-        learner = cls(
-            net,
-            rebuild(facts["method"], method, METHODS, "method"),
-            adaptor=rebuild(facts["adaptor"], adaptor, ADAPTORS, "adaptor"),
-            memory=rebuild(facts["memory"], memory, MEMORIES, "memory"),
-            optimizer=make_optimizer_again(facts["optimizer"], optimizer, net),
-            augment=rebuild(facts["augment"], augment, AUGMENTS, "augment"),
-            normalize=facts["normalize"],
-            **facts["settings"],
+        parts = state.built_again(
+            facts, net=net, method=method, adaptor=adaptor, memory=memory, optimizer=optimizer, augment=augment
         )
+        learner = cls(**parts, **facts["settings"])
         learner.labels = LabelMap.from_state(facts["labels"], labels)
         learner.step = facts["step"]
-        if facts["sample"]["shape"] is not None:
-            learner._intake.shape = tuple(facts["sample"]["shape"])
-            learner._intake.dtype = torch.uint8 if facts["sample"]["uint8"] else next(net.head.parameters()).dtype
-        for name, weight in net.named_parameters():
-            weight.requires_grad_(name not in facts["frozen"])
-        for name, part in net.named_modules():
-            part.training = name not in facts["evaluating"]
         try:
-            net.load_state_dict(tensors["net"])
-            learner.method.load_state_dict(tensors["method"])
-            learner.optimizer.load_state_dict(tensors["optimizer"])
-            learner.memory.load_state_dict(tensors["memory"], next(net.parameters()).device)
-            learner._streams.load_state_dict(tensors["streams"])
-            if learner.adaptor is not None:
-                learner.adaptor.load_state_dict(tensors["adaptor"])
+            state.fill(learner._step, facts, tensors)
         except (RuntimeError, ValueError) as error:
             reason = str(error).strip().replace("\n\t", " ")
             raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error

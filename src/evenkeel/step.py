@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 
 from evenkeel.adaptor import CBA
 from evenkeel.data.augment import Augment
-from evenkeel.errors import DivergenceError, SettingsError
+from evenkeel.errors import DivergenceError, MethodError, SettingsError
 from evenkeel.inputs import Intake
-from evenkeel.memory import Memory
+from evenkeel.memory import OWN_COLUMNS, Memory
 from evenkeel.methods import Method
 from evenkeel.nets import Net, running_statistics, scratch_buffers
 from evenkeel.rng import Streams, global_seed, next_seed
@@ -102,6 +102,19 @@ class Step:
     @torch.no_grad()
     def _recalled(self, draw: Draw) -> Draw:
         return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
+
+    def remembered(self, view: View) -> dict[str, Tensor]:
+        """What the method wants stored with the samples of `view`, held to its contract."""
+        columns = {name: column.detach() for name, column in self.method.remember(view).items()}
+        known = self.memory.extra_columns
+        if known is not None and columns.keys() != known:
+            raise MethodError(f"`remember` must always give the same columns: {sorted(known)}, not {sorted(columns)}.")
+        for name, column in columns.items():
+            if name in OWN_COLUMNS:
+                raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
+            if len(column) != len(view.y):
+                raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
+        return columns
 
     def gradients(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Of the training loss with the adaptor, and of the memory loss without it, by the net's weights, flat.

@@ -60,7 +60,7 @@ def _matrix(scores: str = "accuracy") -> Callable[[Results], metrics.Matrix | No
 
 
 def _points(run: Results) -> list[float] | None:
-    return [point.mean for point in run.anytime] if run.anytime and run.ended else None
+    return [point.mean for point in run.anytime] or None
 
 
 def _area_sum(run: Results) -> float | None:
@@ -92,9 +92,7 @@ def _forgetting_of_classes(run: Results) -> float | None:
 
 def _prequential(run: Results) -> float | None:
     told = [(step.correct, step.samples) for step in run.steps if step.correct is not None]
-    if not told or run.ended is None:
-        return None
-    return metrics.prequential_accuracy([right for right, _ in told], [samples for _, samples in told])
+    return metrics.prequential_accuracy(*zip(*told, strict=True)) if told else None
 
 
 Given = TypeVar("Given")

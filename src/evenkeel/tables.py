@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -71,9 +72,9 @@ def config_tables() -> list[Table]:
         tables.append(table)
     others = Table("setting", "default", "what it is", title="Other settings", title_justify="left")
     for name, field in Config.model_fields.items():
-        inner = getattr(field.annotation, "model_fields", None)
-        if inner is not None:
-            for key, each in inner.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            for key, each in inner.model_fields.items():
                 others.add_row(f"{name}.{key}", _shown(each.default), each.description)
         elif name not in PARTS:
             others.add_row(name, _shown(field.default), field.description)

@@ -87,7 +87,6 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
     """
     stream = OpenStream(batches)
     exam = None if test is None else _open_exam(test, stream)
-    stream.tested_tasks = None if exam is None else len(exam.tasks)
     growing = config.learner.model_copy(update={"head": "growing"})
     return Course(
         config=config.model_copy(update={"data": {"name": "stream"}, "scenario": None, "learner": growing}),

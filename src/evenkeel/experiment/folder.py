@@ -51,18 +51,18 @@ class Folder:
         if first is not None and not isinstance(first, Started):
             raise RunError(f"{str(self.path / RECORDS)!r} does not begin with the start of a run.")
         if first is None or not any(isinstance(record, Stepped) for record, _ in found):
-            return self._from(0), None, None
+            return self._from(found, 0), None, None
         _require_same(self.path, first, started)
         if isinstance(found[-1][0], Ended):
-            return self._from(found[-1][1]), None, None
+            return self._from(found, found[-1][1]), None, None
         if not (self.path / MODEL).is_file():
-            return self._from(0), None, None
+            return self._from(found, 0), None, None
         try:
             learner = Learner.load(self.path / MODEL)
             known = checkpoint.read(self.path / MODEL)[0].get("run", {})
         except CheckpointError as error:
             raise RunError(f"This run cannot go on: {error} Delete {str(self.path)!r} to begin anew.") from None
-        kept = self._from(known.get("bytes", 0))
+        kept = self._from(found, known.get("bytes", 0))
         if self._digest.hexdigest() != known.get("sha256"):
             raise RunError(
                 f"{str(self.path / RECORDS)!r} is not what it was at the last checkpoint: one of the two is damaged, "
@@ -86,15 +86,14 @@ class Folder:
             with (self.path / USAGE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(session)) + "\n")
 
-    def _from(self, offset: int) -> list[Record]:
-        """The records up to this byte, after which the file is cut."""
+    def _from(self, found: Iterable[tuple[Record, int]], offset: int) -> list[Record]:
+        """The records found up to this byte, after which the file is cut."""
         text = (self.path / RECORDS).read_bytes()[:offset]
         self._digest = hashlib.sha256(text)
-        kept = [record for record, end in whole_records(self.path / RECORDS) if end <= len(text)]
         with self._told("write to"):
             self._records.truncate(len(text))
             self._records.seek(len(text))
-        return kept
+        return [record for record, end in found if end <= offset]
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from evenkeel.adaptor import ADAPTORS
 from evenkeel.errors import SettingsError, nearest
@@ -142,9 +142,9 @@ def _sentences(fault: Any) -> list[str]:
 
 def _fields(above: Sequence[str]) -> dict[str, Any]:
     """The settings of the table at this place."""
-    model: Any = Config
+    model: type[BaseModel] = Config
     for step in above:
         annotation = model.model_fields[step].annotation
-        model = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
-    fields: dict[str, Any] = model.model_fields
-    return fields
+        kinds = (annotation, *get_args(annotation))  # a table, or a table that may be absent
+        model = next(each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel))
+    return dict(model.model_fields)

@@ -81,8 +81,7 @@ def _run(course: Course, learner: Learner, started: Started, out: Path | None, s
             yield from made
         if folder:
             folder.save(walk.learner, session.now(), course.stream.so_far)
-        ended = Ended(step=walk.learner.step, metrics={})
-        ended = Ended(step=ended.step, metrics=summarise(Results.of([*records, ended])))
+        ended = Ended(step=walk.learner.step, metrics=summarise(Results.of(records)))
         if folder:
             folder.append([ended])
         yield ended

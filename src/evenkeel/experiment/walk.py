@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenkeel.data.stream import Batch
+from evenkeel.errors import InputError
 from evenkeel.evaluate import Exam
 from evenkeel.experiment.course import Course
 from evenkeel.learner import Learner
@@ -34,7 +35,13 @@ class Walk:
             yield [started]
             yield list(self._test(task=-1))
         for batch in self._course.stream.batches(self.learner.step, before):
+            self._require_test_of(batch.task)
             yield [*self._look_ahead(batch), self._learn(batch), *self._look_back(batch)]
+
+    def _require_test_of(self, task: int) -> None:
+        exam = self._course.exam
+        if exam is not None and task >= len(exam.tasks):
+            raise InputError(f"The stream has come to task {task}, but test has only tasks below {len(exam.tasks)}.")
 
     def _learn(self, batch: Batch) -> Stepped:
         correct = self._prequential(batch)
