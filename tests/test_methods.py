@@ -34,7 +34,8 @@ from evenkeel import (
 from evenkeel.checks import CHECKS, check_method
 from evenkeel.errors import MethodError, SettingsError
 from evenkeel.methods.clser import choose_teacher
-from evenkeel.methods.ss_il import distillation, separated_cross_entropy
+from evenkeel.methods.distilling import distillation
+from evenkeel.methods.ss_il import separated_cross_entropy
 from evenkeel.types import Draw, View
 
 OUTPUTS, FEATURES = 7, 4

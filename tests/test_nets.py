@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from evenkeel.config import build
 from evenkeel.errors import SettingsError
-from evenkeel.nets import GrowingHead, Net, evaluating, running_statistics, scratch_buffers
+from evenkeel.heads import GrowingHead
+from evenkeel.nets import Net, evaluating, running_statistics, scratch_buffers
 from evenkeel.rng import derive
 from evenkeel.zoo import NETS, convnet, mlp, resnet18
 

@@ -17,9 +17,25 @@ from evenkeel.errors import (
     SettingsError,
 )
 from evenkeel.experiment import Config, load_config, run
+from evenkeel.heads import CosineHead
 from evenkeel.learner import Learner
 from evenkeel.memory import Memory
-from evenkeel.methods import CLSER, ER, ERACE, METHODS, RAR, SSIL, DERpp, Method, cross_entropy
+from evenkeel.methods import (
+    CLSER,
+    ER,
+    ERACE,
+    LUCIR,
+    METHODS,
+    RAR,
+    SSIL,
+    BiC,
+    DERpp,
+    Finetune,
+    ICaRL,
+    Joint,
+    Method,
+    cross_entropy,
+)
 from evenkeel.nets import Net
 from evenkeel.results import Aligned, Anytime, Ended, Results, Started, Stepped, Tested
 from evenkeel.types import Draw, StepRecord, View
@@ -31,6 +47,7 @@ __all__ = [
     "CLSER",
     "ER",
     "ERACE",
+    "LUCIR",
     "METHODS",
     "NETS",
     "RAR",
@@ -39,8 +56,10 @@ __all__ = [
     "SSIL",
     "Aligned",
     "Anytime",
+    "BiC",
     "CheckpointError",
     "Config",
+    "CosineHead",
     "CropFlip",
     "DERpp",
     "DataError",
@@ -49,7 +68,10 @@ __all__ = [
     "Draw",
     "Ended",
     "EvenkeelError",
+    "Finetune",
+    "ICaRL",
     "InputError",
+    "Joint",
     "Learner",
     "Memory",
     "Method",

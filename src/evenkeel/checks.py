@@ -69,7 +69,7 @@ def settings_are_kept(make: MakeMethod) -> None:
 
 def loss_is_pure(make: MakeMethod) -> None:
     """The same views give the same number, and nothing changes: CBA calls `loss` twice in a step."""
-    for adaptor in (None, _cba()):
+    for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor)
         method, loss = learner.method, learner.method.loss
 
@@ -95,7 +95,7 @@ def same_seed_same_bits(make: MakeMethod) -> None:
     runs = []
     for global_state in (1, 2):  # whatever others do with torch's global generator
         with global_seed(global_state):
-            learner = _learner(make(), _cba())
+            learner = _learner(make(), _adaptors(make)[-1])
             runs.append((_learn(learner, _stream()), snapshot(learner)))
     if runs[0][0] != runs[1][0] or differences(runs[0][1], runs[1][1]):
         raise MethodError("Two runs of one seed differ. Draw from the generator given to `prepare`, not torch's own.")
@@ -103,7 +103,7 @@ def same_seed_same_bits(make: MakeMethod) -> None:
 
 def global_generator_is_left_alone(make: MakeMethod) -> None:
     before = torch.get_rng_state()
-    learner = _learner(make(), _cba())
+    learner = _learner(make(), _adaptors(make)[-1])
     _learn(learner, _stream())
     learner.predict(_stream()[0][0])
     if not _same(before, torch.get_rng_state()):
@@ -112,6 +112,8 @@ def global_generator_is_left_alone(make: MakeMethod) -> None:
 
 def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
     """With a residual of zero and no outer steps, method + CBA is the method, bit for bit."""
+    if make().no_adaptor:
+        return
     adaptor = CBA()
     plain, silent = _learner(make(), None), _learner(make(), adaptor)
     adaptor.due = _never  # type: ignore[method-assign, assignment]
@@ -123,7 +125,9 @@ def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
 
 
 def adaptor_has_something_to_correct(make: MakeMethod) -> None:
-    """The loss must depend on `view.adapted` somewhere."""
+    """The loss must depend on `view.adapted` somewhere, or the method says in `no_adaptor` why there is none."""
+    if make().no_adaptor:
+        return
     learner = _learner(make(), _cba())
     if all(record.outer_loss is None for record in _learn(learner, _stream())):
         raise MethodError("CBA was never trained, though memory held old classes.")
@@ -144,11 +148,11 @@ def prediction_changes_nothing(make: MakeMethod) -> None:
 def resume_is_exact(make: MakeMethod) -> None:
     """Stop after any step, load, go on: every record and weight as without stopping."""
     stream = _stream()
-    for adaptor in (None, _cba):
-        straight = _learner(make(), adaptor and adaptor())
+    for place in range(len(_adaptors(make))):
+        straight = _learner(make(), _adaptors(make)[place])
         records = _learn(straight, stream)
         for cut in (1, len(stream) // 2, len(stream) - 1):
-            first = _learner(make(), adaptor and adaptor())
+            first = _learner(make(), _adaptors(make)[place])
             _learn(first, stream[:cut])
             with tempfile.TemporaryDirectory() as folder:
                 first.save(Path(folder) / "learner")
@@ -165,7 +169,7 @@ def resume_is_exact(make: MakeMethod) -> None:
 
 def head_can_grow(make: MakeMethod) -> None:
     """Labels beyond the head's outputs: old logits keep every bit, and learning goes on."""
-    for adaptor in (None, _cba()):
+    for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor, outputs=2)
         _learn(learner, _stream()[:3])
         x = _stream()[0][0]
@@ -194,18 +198,18 @@ def head_can_grow(make: MakeMethod) -> None:
 
 def odd_batches_are_learned(make: MakeMethod) -> None:
     """One sample, a memory smaller than a draw, one class only."""
-    for adaptor in (None, _cba()):
+    for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor, memory=3)
         for x, y in _stream():
             learner.learn(x[:1], y[:1])
             learner.learn(x, [y[0]] * len(y))
-        if len(learner.memory) != 3:
+        if learner.method.rehearses and len(learner.memory) != learner.memory.slots:
             raise MethodError("A full memory must stay full.")
 
 
 def boundaries_are_welcome(make: MakeMethod) -> None:
     """Before the first batch, twice in a row, between batches: a boundary must never break learning."""
-    for adaptor in (None, _cba()):
+    for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor)
         learner.boundary()
         for x, y in _stream():
@@ -236,6 +240,11 @@ def _net(outputs: int = 4) -> Net:
 
 def _cba() -> CBA:
     return CBA(hidden=(8,), every=2, lr=1e-2)
+
+
+def _adaptors(make: MakeMethod) -> list[CBA | None]:
+    """None, and a new CBA if the method can be combined with one."""
+    return [None] if make().no_adaptor else [None, _cba()]
 
 
 def _never(*_: object) -> bool:

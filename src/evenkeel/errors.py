@@ -65,3 +65,10 @@ def whole_number(setting: str, value: object, *, at_least: int) -> int:
     if number < at_least or isinstance(value, bool):
         raise SettingsError(f"{setting}={value!r} must be a whole number of at least {at_least}.")
     return number
+
+
+def share(setting: str, value: object) -> float:
+    """`value` as a float from 0 to below 1, or a SettingsError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")
+    return float(value)

@@ -1,7 +1,7 @@
 """The learner owns the step: it draws, forwards, corrects, steps and stores; the method says what to minimise."""
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite, nan
 from statistics import fmean
 from typing import Any
@@ -30,7 +30,7 @@ from evenkeel.methods import Method
 from evenkeel.nets import Net, evaluating
 from evenkeel.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.rng import Streams, make_generator, next_seed
-from evenkeel.step import Step
+from evenkeel.step import Outcome, Step
 from evenkeel.types import StepRecord
 
 STATISTICS = ("all", "replay")
@@ -69,15 +69,8 @@ class Learner:
         statistics: str = "all",
         seed: int = 0,
     ) -> None:
+        _require_parts(net, method, adaptor, augment)
         one_of("statistics", statistics, STATISTICS)
-        if not isinstance(net, Net):
-            raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
-        if not isinstance(method, Method):
-            raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
-        if adaptor is not None and not isinstance(adaptor, CBA):
-            raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
-        if augment is not None and not callable(augment):
-            raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
         # A net that comes wholly in evaluation mode (a pretrained one, say) is to be trained all the same, but parts
         # that were put there on purpose (a frozen backbone, a frozen batch norm) stay.
         if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
@@ -85,9 +78,16 @@ class Learner:
         self.net = net
         self.method = method
         self.adaptor = adaptor
-        self.memory = memory if isinstance(memory, Memory) else Memory(memory)
+        self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
         if self.memory.seen:
             raise SettingsError("This memory already holds samples of another learner; give each an empty one.")
+        if self.memory.held_out != method.held_out:
+            raise SettingsError(
+                f"{method!r} holds out {method.held_out} of its memory, but {self.memory!r} {self.memory.held_out}; "
+                f"give Memory(..., held_out={method.held_out}), or only its capacity."
+            )
+        if method.cosine_head:
+            _make_cosine(net, method, optimizer)
         self.replay = whole_number("replay", replay, at_least=1)
         self.optimizer = make_optimizer(optimizer, net)
         self.augment = augment
@@ -104,6 +104,8 @@ class Learner:
                 "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
             )
         self._intake = Intake(next(net.head.parameters()), normalize)
+        for part in self.memory.parts:
+            part.to_network = self._intake.to_network
         self._streams = Streams(self.seed)
         if adaptor is not None:
             adaptor.attach(net, self.optimizer, self.seed)
@@ -151,28 +153,40 @@ class Learner:
             self.grow(len(self.labels.names) + len(new))
         self._intake.accept(batch)
         self.labels.add(new)
-        outputs = self.labels.outputs(labels).to(batch.device)
+        rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
+        known = torch.tensor([label not in new for label in labels], device=batch.device)
+        apart = self.memory.choose_held_out(known, self._streams["memory"])
         try:
-            with torch.inference_mode(False), torch.enable_grad():
-                outcomes = [self._step(batch, outputs) for _ in range(self.method.repeats)]
-            columns = self._step.remembered(outcomes[0].new)  # as it was before any update had seen these samples
+            outcomes = self._train({name: column[~apart] for name, column in rows.items()})
         except BaseException:
             self.labels.drop(new)  # what was not learned must not be predicted
             raise
-        self.memory.insert({"x": batch, "y": outputs, "key": keys, **columns}, self._streams["memory"])
+        if self.memory.held is not None and bool(apart.any()):
+            self.memory.held.insert({name: column[apart] for name, column in rows.items()}, self._streams["memory"])
         self.step += 1
         outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
         return StepRecord(
             step=self.step,
             samples=len(batch),
             updates=len(outcomes),
-            loss=fmean(outcome.loss for outcome in outcomes),
+            loss=fmean(outcome.loss for outcome in outcomes) if outcomes else None,
             outer_loss=fmean(outer) if outer else None,
             replayed=sum(outcome.replayed for outcome in outcomes),
-            stored=len(self.memory),
-            seen=self.memory.seen,
+            stored=sum(map(len, self.memory.parts)),
+            seen=sum(part.seen for part in self.memory.parts),
             classes=len(self.labels.names),
         )
+
+    def _train(self, rows: Mapping[str, Tensor]) -> list[Outcome]:
+        """The updates for what is not held out of a batch; then it is stored."""
+        if not len(rows["y"]):
+            return []
+        with torch.inference_mode(False), torch.enable_grad():
+            outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.method.repeats)]
+        columns = self._step.remembered(outcomes[0].new)  # as it was before any update had seen these samples
+        if self.method.rehearses:
+            self.memory.insert({**rows, **columns}, self._streams["memory"])
+        return outcomes
 
     def boundary(self) -> None:
         """Tell the learner that a task ended. Optional: only some methods and settings use it."""
@@ -302,3 +316,31 @@ class Learner:
             reason = str(error).strip().replace("\n\t", " ")
             raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error
         return learner
+
+
+def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
+    """An empty memory of the kind that `method` wants, unless the user wants another policy."""
+    return Memory(capacity, policy=policy or method.memory_policy, held_out=method.held_out)
+
+
+def _require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
+    """SettingsError unless each is what it should be, and they go together."""
+    if not isinstance(net, Net):
+        raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
+    if not isinstance(method, Method):
+        raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
+    if adaptor is not None and not isinstance(adaptor, CBA):
+        raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
+    if augment is not None and not callable(augment):
+        raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
+    if adaptor is not None and method.no_adaptor:
+        raise SettingsError(f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}.")
+
+
+def _make_cosine(net: Net, method: Method, optimizer: object) -> None:
+    if net.cosine_scale is None and isinstance(optimizer, Optimizer):
+        raise SettingsError(
+            f"{method!r} needs a cosine head. Call net.make_cosine() before you make the optimizer over its "
+            "parameters, or give a function that makes the optimizer."
+        )
+    net.make_cosine()

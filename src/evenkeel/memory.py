@@ -7,7 +7,7 @@ priority ever turned away is a bar that later samples must pass, also when remov
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from evenkeel.config import call_text
-from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of, whole_number
+from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of, share, whole_number
+from evenkeel.types import Draw
 
 POLICIES = ("reservoir", "balanced")
 OWN_COLUMNS = ("x", "y", "key", "priority")
@@ -27,7 +28,8 @@ class Memory:
 
     `capacity` is a number of samples or an amount of bytes ("8MB"). `policy`: "reservoir" keeps a uniform sample of the
     stream; "balanced" gives every class an equal share (what a rare class cannot fill goes to the others) and keeps a
-    uniform sample of each class.
+    uniform sample of each class. `held_out`: this share of the capacity is a memory of its own, `held`, balanced, for
+    samples that are never trained on.
 
     >>> memory = Memory(2)
     >>> generator = torch.Generator().manual_seed(0)
@@ -36,13 +38,17 @@ class Memory:
     (2, 5, torch.Size([2]))
     """
 
-    def __init__(self, capacity: int | str, *, policy: str = "reservoir") -> None:
+    def __init__(self, capacity: int | str, *, policy: str = "reservoir", held_out: float = 0.0) -> None:
         one_of("policy", policy, POLICIES)
         self.capacity = capacity
         self.policy = policy
+        self.held_out = share("held_out", held_out)
         self._bytes = parse_bytes(capacity) if isinstance(capacity, str) else None
         # Of a memory in bytes the number of slots is known only with the first sample.
         self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
+        self.held: Memory | None = self._part_apart() if held_out else None
+        self.to_network: Callable[[Tensor], Tensor] = torch.clone  # from stored samples; a learner says how
+        self.version = 0  # another number after each change
         self.seen = 0
         self._filled = 0
         self._columns: dict[str, Tensor] = {}
@@ -52,16 +58,26 @@ class Memory:
         return call_text(self)
 
     def __len__(self) -> int:
+        """Samples to train on; those held out are not counted."""
         return self._filled
+
+    @property
+    def parts(self) -> "list[Memory]":
+        """This memory, and the one held out."""
+        return [self] if self.held is None else [self, self.held]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, filled or not."""
-        return sum(column.nbytes for column in self._columns.values())
+        return sum(column.nbytes for part in self.parts for column in part._columns.values())
 
     def column(self, name: str) -> Tensor:
         """(len(self), ...) a view of what is stored under `name`."""
         return self._columns[name][: self._filled]
+
+    def samples(self, rows: Tensor | slice = slice(None)) -> Draw:
+        """Stored samples as the network takes them, without augmentation."""
+        return Draw(self.to_network(self.column("x")[rows].clone()), self.column("y")[rows])
 
     @property
     def extra_columns(self) -> set[str] | None:
@@ -81,6 +97,7 @@ class Memory:
         offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority.to(y.device)}
         if not self._columns:
             self._allocate(offered)
+        self.version += 1
         self.seen += len(y)
         group = self._group(y)
         self._widen_bars(group)
@@ -108,15 +125,30 @@ class Memory:
             if name not in ("key", "priority")
         }
 
+    def choose_held_out(self, known: Tensor, generator: torch.Generator) -> Tensor:
+        """(samples,) which of an incoming batch to hold out: by chance, and none whose class is not `known` yet."""
+        if self.held is None:
+            return torch.zeros_like(known)
+        return known & (torch.rand(len(known), generator=generator) < self.held_out).to(known.device)
+
+    def prefer(self, rows: Tensor) -> None:
+        """Let these rows of one class leave memory in this order, the last first.
+
+        They exchange their priorities, so that nothing changes for samples that come later.
+        """
+        priority = self._columns["priority"]
+        priority[rows] = priority[rows].sort(descending=True).values
+
     def remove(self, key: object) -> int:
         """Delete every sample stored under `key`; returns how many there were. Their bytes are overwritten."""
+        apart = 0 if self.held is None else self.held.remove(key)
         if not self._columns:
-            return 0
+            return apart
         gone = self.column("key") == hash_key(key)
         if len(self) == self.slots and bool(gone.any()):
             self._raise_bars()
         self._delete(gone.nonzero().flatten())
-        return int(gone.sum())
+        return apart + int(gone.sum())
 
     def widen(self, name: str, width: int) -> None:
         """Give a column of logits more outputs. For a class unknown at its time, a sample has its lowest logit then."""
@@ -132,7 +164,8 @@ class Memory:
 
     def state_dict(self) -> dict[str, Any]:
         columns = {name: self.column(name).clone() for name in self._columns}
-        return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots}
+        held = None if self.held is None else self.held.state_dict()  # an empty memory is false
+        return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots, "held": held}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
         columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
@@ -143,6 +176,23 @@ class Memory:
         self._columns = {name: self._empty(column) for name, column in columns.items()}
         for name, column in columns.items():
             self._columns[name][: self._filled] = column
+        self.version += 1
+        if self.held is not None:
+            self.held.load_state_dict(state["held"], device)
+
+    def _part_apart(self) -> "Memory":
+        """Takes its share of slots or bytes away from this memory."""
+        if self._bytes is not None:
+            taken = max(1, int(self._bytes * self.held_out))
+            self._bytes -= taken
+            return Memory(f"{taken}B", policy="balanced")
+        taken = max(1, round(self.slots * self.held_out))
+        if taken >= self.slots:
+            raise SettingsError(
+                f"memory={self.capacity}: held_out={self.held_out} of it leaves no sample to train on; make it larger."
+            )
+        self.slots -= taken
+        return Memory(taken, policy="balanced")
 
     def _allocate(self, rows: Mapping[str, Tensor]) -> None:
         if self._bytes is not None:
@@ -153,7 +203,7 @@ class Memory:
         return like.new_empty((self.slots, *like.shape[1:]))
 
     def _row_bytes(self) -> int:
-        return self.nbytes // self.slots
+        return sum(column.nbytes for column in self._columns.values()) // self.slots
 
     def _group(self, y: Tensor) -> Tensor:
         """The competition a row takes part in: all rows are in one, or each class in its own."""
@@ -191,6 +241,7 @@ class Memory:
 
     def _delete(self, gone: Tensor) -> None:
         """Fill the holes from the end, so that no second copy of the columns is ever made."""
+        self.version += 1
         kept = self._filled - len(gone)
         stays = torch.ones(self._filled, dtype=torch.bool, device=gone.device)
         stays[gone] = False

@@ -4,6 +4,7 @@ import copy
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from evenkeel.config import Recipe
 from evenkeel.errors import SettingsError, nearest
-from evenkeel.rng import global_seed
+from evenkeel.heads import CosineHead, GrowingHead
 
 
 class Net(nn.Module):
@@ -93,13 +94,30 @@ class Net(nn.Module):
         logits: Tensor = self.head(self.features(x))
         return logits
 
+    @property
+    def cosine_scale(self) -> nn.Parameter | None:
+        """The learned factor of a cosine head; None where the head is another."""
+        head = self.head.parts[0] if isinstance(self.head, GrowingHead) else self.head
+        return head.scale if isinstance(head, CosineHead) else None
+
+    def make_cosine(self) -> None:
+        """Let a cosine head take the place of a linear one, with its rows. Before an optimizer is made of them."""
+        if self.cosine_scale is not None:
+            return
+        if not isinstance(self.head, nn.Linear):
+            raise SettingsError(
+                f"The head is a {type(self.head).__name__}; only an nn.Linear can be made a cosine head. "
+                "Build the net as Net(backbone, CosineHead(features, classes))."
+            )
+        self.head = CosineHead.of(self.head)
+
     def require_growable(self, outputs: int) -> None:
         if outputs <= self.outputs:
             raise SettingsError(f"The head has {self.outputs} outputs already; it cannot be made {outputs}.")
-        if not isinstance(self.head, nn.Linear | GrowingHead):
+        if not isinstance(self.head, nn.Linear | CosineHead | GrowingHead):
             raise SettingsError(
                 f"The head has {self.outputs} outputs and a new class needs one more, but a "
-                f"{type(self.head).__name__} cannot grow; only nn.Linear can. Build it with enough outputs."
+                f"{type(self.head).__name__} cannot grow; nn.Linear and CosineHead can. Build it with enough outputs."
             )
 
     def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
@@ -108,44 +126,11 @@ class Net(nn.Module):
         Returns the new parameters, if any, each with the old one whose part it takes (weight or bias).
         """
         self.require_growable(outputs)
-        if isinstance(self.head, nn.Linear):
+        if isinstance(self.head, nn.Linear | CosineHead):
             self.head = GrowingHead(self.head)
         assert isinstance(self.head, GrowingHead)
         self.growth.append(outputs)
         return self.head.grow(outputs, seed)
-
-
-class GrowingHead(nn.Module):
-    """A linear head that takes new outputs without touching the old ones.
-
-    One wider matrix would be simpler, but a matrix product of another width may round its old columns otherwise. So
-    new outputs come as a new part. Parts double in size, with spare rows that are not shown until needed: a head that
-    grew class by class to C outputs has about log2(C) parts.
-    """
-
-    def __init__(self, first: nn.Linear) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList([first])
-        self.in_features = first.in_features
-        self.out_features = first.out_features
-        self._room = first.out_features
-
-    def forward(self, features: Tensor) -> Tensor:
-        return torch.cat([part(features) for part in self.parts], dim=1)[:, : self.out_features]
-
-    def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
-        new: list[tuple[nn.Parameter, nn.Parameter]] = []
-        if outputs > self._room:
-            first = self.parts[0]
-            assert isinstance(first, nn.Linear)
-            rows = max(outputs - self._room, self._room)
-            with global_seed(seed):
-                part = nn.Linear(self.in_features, rows, bias=first.bias is not None)
-            self.parts.append(part.to(first.weight))
-            self._room += rows
-            new = list(zip(part.parameters(), first.parameters(), strict=True))
-        self.out_features = outputs
-        return new
 
 
 class _Cut(nn.Module):
@@ -168,6 +153,12 @@ class _Cut(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_passed": None}  # a weak reference cannot be pickled
+
+
+def version(module: nn.Module) -> tuple[int, ...]:
+    """Another value after each change of a parameter or buffer in place."""
+    held = chain(module.parameters(), module.buffers())
+    return tuple(number for tensor in held for number in (id(tensor), _version(tensor)))
 
 
 def _version(tensor: Tensor) -> int:

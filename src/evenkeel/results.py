@@ -44,7 +44,7 @@ class Stepped:
     step: int  # from 1
     task: int  # from 0
     samples: int
-    loss: float
+    loss: float | None  # None where the method held the whole batch out
     outer_loss: float | None  # of the adaptor, where it was trained in this step
     replayed: int  # samples drawn from memory
     stored: int  # samples in memory afterwards

@@ -21,6 +21,7 @@ def facts_of(step: Step) -> dict[str, Any]:
     net = step.net
     return {
         "net": {"class": type(net).__name__, **(net.recipe or {})},
+        "cosine": net.cosine_scale is not None,
         "growth": net.growth,
         "frozen": [name for name, weight in net.named_parameters() if not weight.requires_grad],
         "evaluating": [name for name, part in net.named_modules() if not part.training],
@@ -58,6 +59,8 @@ def built_again(
 ) -> dict[str, Any]:
     """The parts that `facts` describe, as arguments of a learner; what is a user's own is the one given."""
     net = rebuild(facts["net"], net, NETS, "net")
+    if facts.get("cosine"):
+        net.make_cosine()
     for outputs in facts["growth"]:
         if outputs > net.outputs:
             net.grow(outputs, seed=0)

@@ -54,9 +54,8 @@ class Step:
 
     def _update(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> Outcome:
         augment = self.streams["augment"]
-        draws = [Draw(self._view_of(batch.clone(), augment), y)]  # the batch itself is stored later, untouched
-        for _ in range(self.method.draws if len(self.memory) else 0):
-            draws.append(self._recalled(self._draw(self.streams["draw"], augment)))
+        draws = self._training_draws(batch, y, self.streams["draw"], augment)
+        self.method.before_step(self.net, draws[0])
         groups = self._forward(draws)
         for view in groups:
             _require_finite("A logit", view.logits)
@@ -95,6 +94,15 @@ class Step:
     def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         return self.intake.to_network(batch if self.augment is None else self.augment(batch, generator))
 
+    def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
+        """The incoming batch, and as many memory draws as the method wants."""
+        new = Draw(self._view_of(batch.clone(), augment), y)  # the batch itself is stored later, untouched
+        old = range(self.method.draws if len(self.memory) else 0)
+        return [
+            self._recalled(new) if self.method.recalls_new else new,
+            *(self._recalled(self._draw(draw, augment)) for _ in old),
+        ]
+
     def _draw(self, draw: torch.Generator, augment: torch.Generator) -> Draw:
         columns = self.memory.draw(self.replay, draw)
         return Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
@@ -122,9 +130,7 @@ class Step:
         They are those of a step that might be next, with views and draws of `generator`. Changes nothing.
         """
         with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
-            draws = [Draw(self._view_of(batch.clone(), generator), y)]
-            draws += [self._recalled(self._draw(generator, generator)) for _ in range(self.method.draws)]
-            groups = self._forward(draws)
+            groups = self._forward(self._training_draws(batch, y, generator, generator))
             if self.adaptor is not None:
                 groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
             training = self.method.loss(groups[0], groups[1:])

@@ -33,8 +33,8 @@ class StepRecord:
 
     step: int  # calls of `learn` so far, this one included
     samples: int  # in the incoming batch
-    updates: int  # optimizer steps made (the method's repeats)
-    loss: float  # mean of the training loss over these updates
+    updates: int  # optimizer steps made (the method's repeats; none where the whole batch was held out)
+    loss: float | None  # mean of the training loss over these updates; None where the whole batch was held out
     outer_loss: float | None  # mean loss of the adaptor's outer steps; None when there was none
     replayed: int  # samples drawn from memory for training, over all updates
     stored: int  # samples in memory afterwards

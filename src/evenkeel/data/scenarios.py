@@ -5,7 +5,7 @@ no task are left out. Where they are made of domains, `tasks` is their number, a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Task:
     """Indices of training samples in order of arrival, int64, one tensor for each pass (epoch)."""
     domain: Domain | None = None
     """How its inputs are changed, in training and test alike."""
+    homes: tuple[Tensor, ...] = ()
+    """Only where tasks are mixed: the task whose sample it is, and so the domain, for each entry of `passes`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +178,20 @@ def permuted(labels: Labels, *, tasks: int = 5, repeat: bool = True, boundaries:
     tasks = whole_number("tasks", tasks, at_least=1)
     orders = [Permutation(seed, number) for number in range(2, tasks + 1)]
     return _domain_plan(labels, [None, *orders], repeat, boundaries, seed)
+
+
+def mixed(plan: Plan, *, passes: int, seed: int = 0) -> Plan:
+    """All samples of all tasks, shuffled, `passes` times over, in as many parts of one size as there are tasks.
+
+    No scenario, but what an upper bound learns from in place of one. Each pass is shuffled anew.
+    """
+    samples = torch.cat([task.passes[0] for task in plan.tasks])
+    homes = torch.cat([torch.full_like(task.passes[0], place) for place, task in enumerate(plan.tasks)])
+    generator = make_generator(seed, "mixed")
+    line = torch.cat([torch.randperm(len(samples), generator=generator) for _ in range(passes)])
+    parts = zip(plan.tasks, line.tensor_split(len(plan.tasks)), strict=True)
+    tasks = [replace(task, passes=(samples[part],), homes=(homes[part],)) for task, part in parts]
+    return Plan(tuple(tasks), boundaries=False)
 
 
 SCENARIOS: dict[str, Callable[..., Plan]] = {

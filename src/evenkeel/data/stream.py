@@ -49,38 +49,51 @@ class PlannedStream:
         self.seen: dict[Hashable, None] = {}
         self.so_far: str | None = None
         self._split, self._plan, self._classes = split, plan, classes
-        self._cuts: list[tuple[int, Tensor]] = []  # task and indices of each batch
+        self._cuts: list[tuple[int, Tensor, Tensor]] = []  # of each batch: its task, indices, tasks they are of
         self.steps_by_task: list[int] = []
         for place, task in enumerate(plan.tasks):
-            cuts = [cut for samples in task.passes for cut in samples.split(batch)]
+            homes = task.homes or [torch.full_like(samples, place) for samples in task.passes]
+            cuts = [
+                (place, *cut)
+                for samples, home in zip(task.passes, homes, strict=True)
+                for cut in zip(samples.split(batch), home.split(batch), strict=True)
+            ]
             if drop_last:
-                cuts = [cut for cut in cuts if len(cut) == batch]
-            if not cuts or not len(cuts[0]):
+                cuts = [cut for cut in cuts if len(cut[1]) == batch]
+            if not cuts or not len(cuts[0][1]):
                 raise SettingsError(
                     f"{task.name!r} has no batch to learn from: its {sum(map(len, task.passes))} samples make none of "
                     f"{batch}. Give a smaller batch, or drop_last = false."
                 )
-            self._cuts += [(place, cut) for cut in cuts]
+            self._cuts += cuts
             self.steps_by_task.append(len(cuts))
         self.steps: int | None = len(self._cuts)
 
     def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
         self.seen.clear()
         if start:
-            self._count(torch.cat([cut for _, cut in self._cuts[:start]]))
+            self._count(torch.cat([samples for _, samples, _ in self._cuts[:start]]))
         begins = list(accumulate(self.steps_by_task, initial=0))
         for step in range(start, len(self._cuts)):
-            task, samples = self._cuts[step]
-            x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, also of a memory map
-            domain = self._plan.tasks[task].domain
+            task, samples, homes = self._cuts[step]
             labels = self._count(samples)
             yield Batch(
-                x if domain is None else domain(x),
+                self._inputs(samples, homes),
                 labels,
                 task,
                 place=step - begins[task],
                 ends_task=step + 1 == begins[task + 1],
             )
+
+    def _inputs(self, samples: Tensor, homes: Tensor) -> Tensor:
+        """Each sample as its task shows it."""
+        x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, also of a memory map
+        for home in homes.unique().tolist():
+            domain = self._plan.tasks[home].domain
+            if domain is not None:
+                mine = homes == home
+                x[mine] = domain(x[mine])
+        return x
 
     def _count(self, samples: Tensor) -> list[str]:
         labels = [self._classes[place] for place in self._split.y[samples.numpy()].tolist()]
@@ -91,9 +104,11 @@ class PlannedStream:
     def digest(self) -> str:
         """Of which sample comes when."""
         found = hashlib.sha256()
-        for place, samples in self._cuts:
+        for place, samples, homes in self._cuts:
             found.update(f"{place}:{len(samples)};".encode())
             found.update(samples.numpy().tobytes())
+            if bool((homes != place).any()):
+                found.update(homes.numpy().tobytes())
         return found.hexdigest()
 
 

@@ -23,7 +23,7 @@ from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
 from evenkeel.experiment.parts import LENIENT, Kind, Table, complete
-from evenkeel.memory import Memory
+from evenkeel.memory import POLICIES, Memory
 from evenkeel.methods import METHODS
 from evenkeel.zoo import NETS
 
@@ -61,12 +61,12 @@ class Batches(_Strict):
 class MemorySettings(_Strict):
     capacity: PositiveInt | StrictStr = 500
     """Samples, or bytes, as in "8MB", of everything stored"""
-    policy: str = "reservoir"
-    """Reservoir, or balanced: equal shares by class"""
+    policy: Annotated[str | None, _or_none] = None
+    """Reservoir, or balanced: equal shares by class. none: what the method has by default"""
 
     @model_validator(mode="after")
     def _is_sensible(self) -> "MemorySettings":
-        Memory(self.capacity, policy=self.policy)
+        Memory(self.capacity, policy=self.policy or POLICIES[0])
         return self
 
 

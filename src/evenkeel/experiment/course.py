@@ -14,7 +14,7 @@ from torch import Tensor
 from evenkeel.adaptor import ADAPTORS, CBA
 from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.dataset import DataSet
-from evenkeel.data.scenarios import SCENARIOS, Plan, task_classes
+from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
 from evenkeel.data.sources import SOURCES, Progress
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
 from evenkeel.errors import DataError, InputError, SettingsError
@@ -22,8 +22,7 @@ from evenkeel.evaluate import Exam
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.parts import make
 from evenkeel.labels import as_labels
-from evenkeel.learner import Learner
-from evenkeel.memory import Memory
+from evenkeel.learner import Learner, memory_for
 from evenkeel.methods import METHODS, Method
 from evenkeel.nets import Net
 from evenkeel.zoo import NETS
@@ -55,6 +54,9 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     if config.limits.train is not None or config.limits.test is not None:
         data = data.limited(train=config.limits.train, test=config.limits.test)
     plan = _plan(config, data)
+    passes = _method(config).mixed_passes
+    if passes:
+        plan = mixed(plan, passes=passes, seed=config.seed)
     stream = PlannedStream(
         data.train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last
     )
@@ -85,6 +87,12 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 
     What labels will come is not known, so the head grows.
     """
+    method = _method(config)
+    if method.mixed_passes:
+        raise SettingsError(
+            f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
+            "another method, or give a data set."
+        )
     stream = OpenStream(batches)
     exam = None if test is None else _open_exam(test, stream)
     growing = config.learner.model_copy(update={"head": "growing"})
@@ -113,7 +121,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 def new_learner(course: Course) -> Learner:
     config = course.config
     fixed, normalize = config.learner.head == "fixed", config.learner.normalize
-    method: Method = make(config.method, METHODS)
+    method = _method(config)
     adaptor: CBA | None = None if config.adaptor is None else make(config.adaptor, ADAPTORS)
     for part, needs in ((method, method.needs_boundaries), (adaptor, adaptor and adaptor.start == "second-task")):
         if needs and not course.boundaries:
@@ -125,7 +133,7 @@ def new_learner(course: Course) -> Learner:
         _net(config, course.sample, len(course.classes) if fixed else 1),
         method,
         adaptor=adaptor,
-        memory=Memory(config.memory.capacity, policy=config.memory.policy),
+        memory=memory_for(method, config.memory.capacity, config.memory.policy),
         replay=config.learner.replay,
         optimizer=_optimizer(config),
         augment=None if config.augment is None else make(config.augment, AUGMENTS),
@@ -134,6 +142,11 @@ def new_learner(course: Course) -> Learner:
         statistics=config.learner.statistics,
         seed=config.seed,
     )
+
+
+def _method(config: Config) -> Method:
+    method: Method = make(config.method, METHODS)
+    return method
 
 
 def _plan(config: Config, data: DataSet) -> Plan:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from evenkeel.adaptor import ADAPTORS
 from evenkeel.errors import SettingsError, nearest
 from evenkeel.experiment.config import Config
-from evenkeel.experiment.parts import FaultError, Table, first_of_each, sentence
-from evenkeel.methods import METHODS
+from evenkeel.experiment.parts import FaultError, Table, first_of_each, make, sentence
+from evenkeel.methods import METHODS, Method
 
 PRESETS = files("evenkeel") / "presets"
 
@@ -21,8 +21,8 @@ PRESETS = files("evenkeel") / "presets"
 def _title(method: Table, adaptor: Table | None) -> str:
     def title(table: Table) -> str:
         inner = [title(value) for value in table.values() if isinstance(value, dict)]
-        method = METHODS[table["name"]]
-        return (method.title or method.__name__) + (f"({inner[0]})" if inner else "")
+        method: Method = make(table, METHODS)
+        return (method.title or type(method).__name__) + (f"({inner[0]})" if inner else "")
 
     return title(method) + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")
 

@@ -27,11 +27,22 @@ class Method(nn.Module, ABC):
     """
 
     title: str = ""  # in tables and reports; the name of the class if empty
+    bound: str = ""  # "lower" or "upper" for what is no method to use, but a bound to hold others against
+
     draws: int = 1  # memory draws per step
     repeats: int = 1  # steps per incoming batch (RAR)
-    needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
     joint_forward: bool = False  # new and old through the net as one batch (matters to batch norm)
+    recalls_new: bool = False  # whether `recall` is asked about the incoming batch too (a teacher's word on it)
+
+    rehearses: bool = True  # whether samples are kept in memory at all
+    memory_policy: str = "reservoir"  # of the memory, unless the user says otherwise
+    held_out: float = 0.0  # share of stream and memory that is never trained on, for `boundary` to fit on (BiC)
     logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry for each output: they grow with the head
+
+    needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
+    cosine_head: bool = False  # whether the learner makes a linear head one of cosines (LUCIR)
+    no_adaptor: str = ""  # the reason why an adaptor makes no sense with it, if so
+    mixed_passes: int = 0  # passes over all tasks mixed, which a run gives it in place of the stream (Joint)
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         """Before the first step: make copies of the net, keep the generator if chance is needed later."""
@@ -45,7 +56,10 @@ class Method(nn.Module, ABC):
         return torch.stack([F.cross_entropy(view.logits, view.y) for view in old]).mean()
 
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
-        """Extra columns for a training draw, computed once, without gradient (CLS-ER's teacher). Not for the query."""
+        """Extra columns for a training draw, computed once, without gradient (CLS-ER's teacher). Not for the query.
+
+        With `recalls_new`, for the incoming batch too.
+        """
         return {}
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
@@ -55,11 +69,14 @@ class Method(nn.Module, ABC):
     def grow(self, outputs: int) -> None:
         """The head has `outputs` now: widen buffers with an entry for each. A `Net` among the submodules has grown."""
 
+    def before_step(self, net: Net, new: Draw) -> None:
+        """Before the forwards of each update: give classes that come for the first time a start (LUCIR's imprint)."""
+
     def after_step(self, net: Net) -> None:
         """After each optimizer step: move averages, say."""
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        """A task ended: keep a teacher, fit a correction."""
+        """A task ended: keep a teacher, fit a correction on `memory.samples()` or `memory.held`."""
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
         """(n, outputs) scores for prediction; the largest wins."""

@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evenkeel.errors import SettingsError
+from evenkeel.memory import Memory
 from evenkeel.methods.base import Method, cross_entropy
+from evenkeel.methods.distilling import leave_out
 from evenkeel.nets import Net
 from evenkeel.types import View
 
@@ -17,12 +19,25 @@ class ERACE(Method):
 
     The incoming batch competes only with its own classes and with those never seen, so it does not push old classes
     down; memory, which holds all of them, competes with all. "Own" is what is in the batch: no boundary is needed, and
-    masking and replay begin with the first batch (in the released CBA code: with the second task, and there every class
-    above the highest seen one counts as unseen, none below it).
+    masking and replay begin with the first batch. With `task_free=False` both begin with the second task, as in the
+    released CBA code (where also every class above the highest seen one counts as unseen, and none below it).
+
+    It was made for one pass: nothing is read again.
     """
 
     title = "ER-ACE"
     seen: Tensor  # (outputs,) whether a class was learned before the present batch
+    begun: Tensor  # () whether it masks and replays
+
+    def __init__(self, *, task_free: bool = True) -> None:
+        super().__init__()
+        self.task_free = task_free
+        self.needs_boundaries = not task_free
+        self.register_buffer("begun", torch.tensor(task_free))
+
+    @property
+    def draws(self) -> int:  # type: ignore[override]
+        return int(self.begun)
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         if "seen" in self._buffers:
@@ -34,17 +49,20 @@ class ERACE(Method):
         self.seen = F.pad(self.seen, (0, outputs - len(self.seen)))
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        loss = F.cross_entropy(new.adapted.masked_fill(self.masked(new), torch.finfo(new.adapted.dtype).min), new.y)
+        loss = F.cross_entropy(leave_out(new.adapted, self.masked(new)), new.y)
         for view in old:
             loss = loss + cross_entropy(view)
         return loss
 
     def masked(self, new: View) -> Tensor:
         """(outputs,) the classes seen before and absent from the batch."""
-        masked = self.seen.clone()
+        masked = self.seen & self.begun
         masked[new.y] = False
         return masked
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
         self.seen[new.y] = True
         return {}
+
+    def boundary(self, net: Net, memory: Memory) -> None:
+        self.begun |= self.seen.any()

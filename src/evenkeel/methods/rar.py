@@ -12,6 +12,11 @@ from evenkeel.methods.er import ER
 from evenkeel.nets import Net
 from evenkeel.types import Draw, View
 
+PASSED_ON = (
+    *("bound", "joint_forward", "recalls_new", "rehearses", "memory_policy", "held_out", "logit_columns"),
+    *("needs_boundaries", "cosine_head", "no_adaptor", "mixed_passes"),
+)
+
 
 class RAR(Method):
     """Repeated Augmented Rehearsal (Zhang et al. 2022), around any base: `repeats` steps for each incoming batch.
@@ -30,10 +35,12 @@ class RAR(Method):
         if self.base.repeats != 1:
             raise SettingsError(f"base={self.base!r} already repeats; wrap its own base instead.")
         self.repeats = whole_number("repeats", repeats, at_least=1)
-        self.draws = self.base.draws
-        self.joint_forward = self.base.joint_forward
-        self.needs_boundaries = self.base.needs_boundaries
-        self.logit_columns = self.base.logit_columns
+        for name in PASSED_ON:
+            setattr(self, name, getattr(self.base, name))
+
+    @property
+    def draws(self) -> int:  # type: ignore[override]  # of ER-ACE it changes with the first boundary
+        return self.base.draws
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         self.base.prepare(net, generator)
@@ -52,6 +59,9 @@ class RAR(Method):
 
     def grow(self, outputs: int) -> None:
         self.base.grow(outputs)
+
+    def before_step(self, net: Net, new: Draw) -> None:
+        self.base.before_step(net, new)
 
     def after_step(self, net: Net) -> None:
         self.base.after_step(net)

@@ -192,7 +192,7 @@ def training(scene: Scene) -> Section | None:
             "Training loss",
             "The loss of each step, as the method defines it: methods cannot be compared by it.",
             "loss",
-            lambda run: {step.step: step.loss for step in run.steps},
+            lambda run: {step.step: step.loss for step in run.steps if step.loss is not None},
         ),
     ]
     for title, caption, ylabel, points in told:
