@@ -19,7 +19,9 @@ METHODS: dict[str, MakeMethod] = {
     "rar-derpp": lambda: ek.RAR(ek.DERpp(), repeats=2),
     "clser-stable": partial(ek.CLSER, predictor="stable"),
     "er-joint": partial(ek.ER, joint_forward=True),
+    "er_ace-boundaries": partial(ek.ERACE, task_free=False),
 }
+ADAPTABLE = [name for name, make in METHODS.items() if not make().no_adaptor]
 ADAPTORS: dict[str, MakeAdaptor] = {
     "none": lambda: None,
     "cba": partial(ek.CBA, hidden=(8,), every=2, lr=1e-2),
@@ -27,6 +29,16 @@ ADAPTORS: dict[str, MakeAdaptor] = {
     "joint": partial(ek.CBA, hidden=(8,), every=1, training="joint"),
     "joint+memory": partial(ek.CBA, hidden=(8,), every=1, training="joint+memory"),
 }
+
+
+def pairs(*adaptors: str) -> list[tuple[str, str]]:
+    """(method, adaptor) for each that can be combined; adaptors: all unless some are named."""
+    return [
+        (method, adaptor)
+        for method in METHODS
+        for adaptor in (adaptors or ADAPTORS)
+        if adaptor == "none" or method in ADAPTABLE
+    ]
 
 
 def images(batches: int = 12, size: int = 6, classes: int = 4, tasks: int = 2, seed: int = 0) -> list[Batch]:

@@ -13,7 +13,7 @@ from torch.optim import SGD
 
 import evenkeel as ek
 from evenkeel.checks import differences, snapshot
-from tests.streams import ADAPTORS, METHODS, images, learn_all, learner
+from tests.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
 class Colour(enum.Enum):
@@ -47,8 +47,7 @@ def test_labels_of_any_hashable_kind_come_back(labels: str) -> None:
     assert one.predict(x[::-1]).tolist() == plain[::-1]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("adaptor", ["none", "cba"])
+@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
 def test_five_lines_are_enough(method: str, adaptor: str) -> None:
     one = learner(METHODS[method](), ADAPTORS[adaptor]())
     for x, y in images(batches=50, size=10, tasks=1):
@@ -409,15 +408,14 @@ def test_large_batches_are_predicted_in_parts() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("adaptor", ADAPTORS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "adaptor"), pairs())
 def test_tiny_batches_small_memory_one_class(method: str, adaptor: str, size: int) -> None:
     """Batch norm on features of a single sample included, where torch itself would refuse."""
     net = ek.Net(nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU()), nn.Linear(8, 4))
     one = ek.Learner(net, METHODS[method](), adaptor=ADAPTORS[adaptor](), memory=2, replay=32)
     for x, y in images(batches=8, size=size):
         record = one.learn(x, y)
-        assert np.isfinite(record.loss)
+        assert record.loss is None or np.isfinite(record.loss)  # BiC may hold out all of a batch
     assert record.replayed <= 2 * 2 * record.updates
     one_class = learner(METHODS[method](), ADAPTORS[adaptor]())
     for x, _ in images(batches=5):

@@ -4,6 +4,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,7 @@ def test_ss_il_separates_the_softmax_and_distils_task_by_task() -> None:
     assert isinstance(method, SSIL)
     # 2 is an old class that comes again in the stream (blurry), 4 of the draw is a new class replayed.
     new = view([3, 4, 2, 3], seed=6)
+    new = replace(new, stored=method.recall(Draw(new.x, new.y)))
     x, y = random(5, FEATURES, seed=90), [0, 1, 5, 4, 2]
     with torch.no_grad():
         recalled = method.recall(Draw(x, torch.tensor(y)))
@@ -312,9 +314,18 @@ def test_ss_il_distils_nothing_right_after_a_boundary() -> None:
 class Recording(Method):
     """Answers every hook with something of its own, and keeps what it was asked."""
 
+    bound = "lower"
     draws = 3
     joint_forward = True
+    recalls_new = True
+    rehearses = False
+    memory_policy = "balanced"
+    held_out = 0.25
     logit_columns = ("mine",)
+    needs_boundaries = True
+    cosine_head = True
+    no_adaptor = "of me"
+    mixed_passes = 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -342,6 +353,9 @@ class Recording(Method):
     def grow(self, outputs: int) -> None:
         self.asked.append(("grow", outputs))
 
+    def before_step(self, *given: Any) -> None:
+        self.asked.append(("before_step", *given))
+
     def after_step(self, *given: Any) -> None:
         self.asked.append(("after_step", *given))
 
@@ -364,6 +378,7 @@ def test_rar_leaves_everything_but_the_repeats_to_its_base() -> None:
     assert method.recall(draw) == {"recalled": 3}
     assert method.remember(NEW) == {"mine": 4}
     method.grow(9)
+    method.before_step(net, draw)
     method.after_step(net)
     method.boundary(net, memory)
     assert method.classify(net, memory, NEW.x) == 5
@@ -374,14 +389,18 @@ def test_rar_leaves_everything_but_the_repeats_to_its_base() -> None:
         ("recall", draw),
         ("remember", NEW),
         ("grow", 9),
+        ("before_step", net, draw),
         ("after_step", net),
         ("boundary", net, memory),
         ("classify", net, memory, NEW.x),
     ]
     assert [tuple(map(id, call[1:])) for call in base.asked] == [tuple(map(id, call[1:])) for call in expected]
     assert [call[0] for call in base.asked] == [call[0] for call in expected]
-    hooks = {name for name, hook in vars(Method).items() if callable(hook) and not name.startswith("_")}
+    places = {name: value for name, value in vars(Method).items() if not name.startswith("_")}
+    hooks = {name for name, value in places.items() if callable(value)}
     assert hooks == {call[0] for call in expected}  # a hook added to Method must be passed on, and be listed here
+    for name in places.keys() - hooks - {"title", "repeats"}:
+        assert getattr(method, name) == getattr(base, name) != places[name], name
 
 
 def test_rar_refuses_what_makes_no_sense() -> None:

@@ -40,7 +40,7 @@ def test_a_short_stream_of_cifar10_through_the_slim_resnet() -> None:
     results = ek.Results.of(records)
     assert results.ended is not None
     assert [test.step for test in results.tested] == [0, 12, 24, 36, 48, 60]  # 400 images a task, whole batches only
-    assert all(np.isfinite(step.loss) for step in results.steps)
+    assert all(step.loss is not None and np.isfinite(step.loss) for step in results.steps)
     assert sum(step.outer_loss is not None for step in results.steps) == 4 * 3  # every fifth step from the second task
     assert results.ended.metrics["learning_accuracy"] > 55  # type: ignore[operator]  # two classes a task; untrained: 10
     assert results.ended.metrics["acc_task_il"] > 55  # type: ignore[operator]  # chance is 50

@@ -15,11 +15,10 @@ from torch import nn
 
 import evenkeel as ek
 from evenkeel.checks import differences, snapshot
-from tests.streams import ADAPTORS, METHODS, images, learn_all, learner
+from tests.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
-@pytest.mark.parametrize("adaptor", ADAPTORS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "adaptor"), pairs())
 def test_resume_equals_never_stopped(method: str, adaptor: str, tmp_path: Path) -> None:
     stream = images()
     straight = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)  # grows at the first batch of the second task
@@ -168,8 +167,7 @@ def test_resume_with_a_network_of_ones_own(tmp_path: Path) -> None:
     assert not second.net.backbone.get_submodule("body.2").training
 
 
-@pytest.mark.parametrize("adaptor", ["none", "cba"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
 def test_saved_just_after_room_was_made(method: str, adaptor: str, tmp_path: Path) -> None:
     one = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=2)
     learn_all(one, images()[:3])

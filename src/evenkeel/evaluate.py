@@ -93,8 +93,8 @@ class Exam:
         """Everything at the end of a task."""
         scores = self.scores(learner).cpu()
         confusion = self.confusion(scores)
-        held = Counter(learner.memory.column("y").tolist() if len(learner.memory) else [])
-        in_memory = {name: held[output] for output, name in enumerate(learner.classes)}
+        stored = Counter(output for part in learner.memory.parts if len(part) for output in part.column("y").tolist())
+        in_memory = {name: stored[output] for output, name in enumerate(learner.classes)}
         return Tested(
             step=learner.step,
             task=task,

@@ -22,9 +22,9 @@ from evenkeel.adaptor import ADAPTORS
 from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
-from evenkeel.experiment.parts import LENIENT, Kind, Table, complete
+from evenkeel.experiment.parts import LENIENT, FaultError, Kind, Table, complete, make
 from evenkeel.memory import POLICIES, Memory
-from evenkeel.methods import METHODS
+from evenkeel.methods import METHODS, Method
 from evenkeel.zoo import NETS
 
 _or_none = BeforeValidator(lambda given: None if given == "none" else given)
@@ -164,3 +164,13 @@ class Config(_Strict):
         if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
             return None
         return complete(where, given, kind)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "Config":
+        method: Method = make(self.method, METHODS)
+        if self.adaptor and method.no_adaptor:
+            raise FaultError(
+                f"adaptor.name = {self.adaptor['name']!r} cannot be combined with method.name = "
+                f"{self.method['name']!r}: {method.no_adaptor}."
+            )
+        return self

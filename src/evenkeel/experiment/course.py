@@ -123,11 +123,15 @@ def new_learner(course: Course) -> Learner:
     fixed, normalize = config.learner.head == "fixed", config.learner.normalize
     method = _method(config)
     adaptor: CBA | None = None if config.adaptor is None else make(config.adaptor, ADAPTORS)
-    for part, needs in ((method, method.needs_boundaries), (adaptor, adaptor and adaptor.start == "second-task")):
+    free = ", ".join(name for name, made in METHODS.items() if not made.needs_boundaries and not made.bound)
+    for part, needs, instead in (
+        (method, method.needs_boundaries, f"a method that needs none ({free})"),
+        (adaptor, adaptor and adaptor.start == "second-task", "another start"),
+    ):
         if needs and not course.boundaries:
             raise SettingsError(
                 f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. Choose a "
-                "scenario that does, or, for CBA, another start."
+                f"scenario that does, or {instead}."
             )
     return Learner(
         _net(config, course.sample, len(course.classes) if fixed else 1),

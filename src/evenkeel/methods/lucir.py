@@ -71,17 +71,18 @@ class LUCIR(Distilling):
         fixed = is_old.clone()
         fixed[new.y] = False
         first = (self.task_of == UNSEEN)[new.y] & ~self.imprinted[new.y]
-        if bool(is_old.any()) and bool(first.any()):
+        if bool(first.any()):
             with evaluating(net):
                 means, classes = class_means(F.normalize(net.features(new.x[first]), dim=1), new.y[first])
-            self._imprint(net, F.normalize(means, dim=1), classes, is_old)
+            self._imprint(net, F.normalize(means, dim=1), classes)
         self.imprinted[new.y] = True
         for part, mine in _by_part(net, fixed):
             part.fixed.copy_(mine)
 
-    def _imprint(self, net: Net, directions: Tensor, classes: Tensor, is_old: Tensor) -> None:
-        """New rows toward their class's mean, as long as the rows of old classes are on average."""
-        length = torch.cat([part.weight[mine].norm(dim=1) for part, mine in _by_part(net, is_old)]).mean()
+    def _imprint(self, net: Net, directions: Tensor, classes: Tensor) -> None:
+        """New rows toward their class's mean, as long as the rows of known classes are on average, or all at first."""
+        known = self.task_of != UNSEEN if self.task_of.max() != UNSEEN else torch.ones_like(self.imprinted)
+        length = torch.cat([part.weight[mine].norm(dim=1) for part, mine in _by_part(net, known)]).mean()
         begin = 0
         for part in cosine_parts(net.head):
             mine = (classes >= begin) & (classes < begin + part.out_features)
