@@ -35,6 +35,7 @@ NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds
     "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 5),
 }
 METHODS: dict[str, Callable[[], ek.Method]] = {"ER": ek.ER, "DER++": ek.DERpp, "CLS-ER": ek.CLSER}
+COMPARED = ("er_ace", "ss_il", "icarl", "lucir", "bic", "finetune")  # with ER alone, in their second task
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2615)
 Block = Callable[[], None]
 
@@ -72,7 +73,9 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
     )
     x, y = images(MEMORY, seed=0)  # the memory starts full, with every column that the method stores
     stored = method.remember(blank_view(y, corrected=adaptor is not None))
-    learner.memory.insert({"x": x, "y": y, **stored}, torch.Generator())
+    if method.rehearses:
+        for part in learner.memory.parts:
+            part.insert({"x": x, "y": y, **stored}, torch.Generator())
     x, y = images(BATCH, seed=1)
 
     def block() -> None:
@@ -80,6 +83,26 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
             learner.learn(x, y)
 
     return block
+
+
+def second_task(make: Callable[[], ek.Net], method: ek.Method) -> tuple[Block, Block]:
+    """Steps with five old classes and five new ones, teacher and all; and the end of that task."""
+    learner = ek.Learner(
+        make(), method, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(CLASSES)
+    )
+    x, y = images(4 * MEMORY, seed=0)
+    learner.learn(x[:BATCH], y[:BATCH] % 5)
+    if method.rehearses:
+        for part in learner.memory.parts:
+            part.insert({"x": x, "y": y % 5}, torch.Generator())
+    learner.boundary()
+    x, y = images(BATCH, seed=1)
+
+    def block() -> None:
+        for _ in range(BLOCK):
+            learner.learn(x, 5 + y % 5)
+
+    return block, learner.boundary
 
 
 def blank_view(y: Tensor, *, corrected: bool) -> ek.View:
@@ -105,6 +128,18 @@ def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str,
         found[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
         found[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
     return found
+
+
+def compared(make: Callable[[], ek.Net], rounds: int) -> dict[str, dict[str, float]]:
+    """Of the comparison methods: a step over one of ER, and the end of a task in steps of ER."""
+    made = {name: second_task(make, ek.METHODS[name]()) for name in ("er", *COMPARED)}
+    for block, _ in made.values():
+        block()
+    seconds = [{name: timed(block) for name, (block, _) in made.items()} for _ in range(rounds)]
+    step = {name: statistics.median(each[name] / each["er"] for each in seconds) for name in COMPARED}
+    er = statistics.median(each["er"] for each in seconds)
+    ends = {name: statistics.median(BLOCK * timed(made[name][1]) for _ in range(3)) / er for name in COMPARED}
+    return {name: {"step": step[name], "boundary": ends[name]} for name in COMPARED}
 
 
 def timed(block: Block) -> float:
@@ -152,6 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", nargs="*", default=list(NETS), choices=list(NETS))
     parser.add_argument("--methods", nargs="*", default=None, choices=list(METHODS), help="default: all, full net: ER")
+    parser.add_argument("--compare", action=argparse.BooleanOptionalAction, default=True, help="the comparison methods")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/step_cost.json"))
     options = parser.parse_args()
     torch.set_num_threads(2)
@@ -166,6 +202,13 @@ def main() -> None:
     }
     console.print(f"memory: insert + draw of 32 images {result['insert_and_draw_32_ms']:.3f} ms")
     console.print(f"memory: peak {result['peak_memory_over_image_bytes']:.3f} x the bytes of its images")
+    if options.compare:
+        against_er = compared(*NETS["ResNet-18 slim"])
+        result["compared with ER, ResNet-18 slim"] = against_er
+        table = Table("", "step / ER's", "end of a task / ER's step", title="ResNet-18 slim, in the second task")
+        for name, ratios in against_er.items():
+            table.add_row(name, f"{ratios['step']:.2f}", f"{ratios['boundary']:.1f}")
+        console.print(table)
     for net in options.nets:
         make, rounds = NETS[net]
         methods = options.methods or (["ER"] if net == "ResNet-18 full" else list(METHODS))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evenkeel import metrics
+from evenkeel.methods import METHODS
 from evenkeel.results import Results
 
 
@@ -191,6 +192,11 @@ class Group:
     setting: str  # what they share, as JSON
     base: str  # the same without adaptor and name: what a gain by CBA is measured against
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is there to hold others against, and takes no part in who is best."""
+        return bool(_bound(self.runs[0]))
+
     def values(self, name: str) -> dict[Key, float]:
         """The measure of each run that is finished."""
         found = {_key(run): MEASURES[name].of(run) for run in self.runs if run.ended is not None}
@@ -219,6 +225,11 @@ def groups(runs: Sequence[Results]) -> list[Group]:
     return made
 
 
+def _bound(run: Results) -> str:
+    method = METHODS.get(run.started.config["method"]["name"])
+    return method.bound if method else ""  # records may be of a version that had others
+
+
 def _setting(run: Results, **instead: None) -> str:
     config = {name: value for name, value in run.started.config.items() if name != "seed"}
     return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
@@ -241,6 +252,8 @@ def _labels(runs: Sequence[Results]) -> list[str]:
         ]
         told = ", ".join(f"{key}={settings[key]}" for key in differ[:3])
         label = f"{run.label} ({told})" if told else run.label
+        if (bound := _bound(run)) and "bound" not in label:  # a name of the user's own must not hide what it is
+            label = f"{label} ({bound} bound)"
         given[label] += 1  # more than once where only the digest of the data differs
         labels.append(f"{label} #{given[label]}" if given[label] > 1 else label)
     return labels

@@ -74,8 +74,9 @@ class LUCIR(Distilling):
         if bool(first.any()):
             with evaluating(net):
                 means, classes = class_means(F.normalize(net.features(new.x[first]), dim=1), new.y[first])
-            self._imprint(net, F.normalize(means, dim=1), classes)
-        self.imprinted[new.y] = True
+            if bool(torch.isfinite(means).all()):  # else the step will fail, and the row must not be spoiled for ever
+                self._imprint(net, F.normalize(means, dim=1), classes)
+                self.imprinted[classes] = True
         for part, mine in _by_part(net, fixed):
             part.fixed.copy_(mine)
 

@@ -27,7 +27,8 @@ def findings(scene: Scene) -> list[str]:
     if not (names := scene.measures):
         return ["These runs have no measure to compare: nothing was tested."]
     name, measure = names[0], MEASURES[names[0]]
-    reached = [(group, found) for group in scene.finished.values() if (found := group.estimate(name))]
+    among = [group for group in scene.finished.values() if not group.is_bound] or list(scene.finished.values())
+    reached = [(group, found) for group in among if (found := group.estimate(name))]
     group, best = max(reached, key=lambda each: each[1].mean * (1 if measure.higher_is_better else -1))
     sentence = f"{group.label} reached {measure.title} {number(best)} ({_seeds(best.n)})"
     if len(reached) > 1:
@@ -139,6 +140,11 @@ def _notes(scene: Scene) -> list[Note]:
         " Intervals are Student's t over seeds, each for itself and not corrected for many comparisons; a single "
         "seed has no interval."
     ]
+    if any(group.is_bound for group in scene.groups):
+        notes.append(
+            "Bounds are no methods to use, and never the best. The lower one learns the stream without a memory; the "
+            "upper one learns all tasks mixed, so that its tests before the last say little."
+        )
     partial = [run for group in scene.groups for run in group.runs if run.ended is None]
     if partial:
         listed = ", ".join(f"{run.label} seed {run.seed} (step {_last_step(run)})" for run in partial)
@@ -166,7 +172,8 @@ def _arrow(name: str) -> str:
 
 def _best(scene: Scene, name: str) -> set[str]:
     """The labels with the best mean; none where all are the same."""
-    means = {label: found.mean for label, group in scene.finished.items() if (found := group.estimate(name))}
+    among = {label: group for label, group in scene.finished.items() if not group.is_bound}
+    means = {label: found.mean for label, group in among.items() if (found := group.estimate(name))}
     if len(set(means.values())) < 2 or MEASURES[name].higher_is_better is None:
         return set()
     top = (max if MEASURES[name].higher_is_better else min)(means.values())
