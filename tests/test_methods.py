@@ -323,7 +323,7 @@ class Recording(Method):
     held_out = 0.25
     logit_columns = ("mine",)
     needs_boundaries = True
-    cosine_head = True
+    cosine_head = 3.0
     no_adaptor = "of me"
     mixed_passes = 2
 

@@ -17,7 +17,8 @@ import pytest
 
 from evenkeel.errors import RunError
 from evenkeel.report import write_report
-from evenkeel.report.comparison import findings
+from evenkeel.report.comparison import comparison, findings
+from evenkeel.report.parts import Note, Table
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import draw, inline, printable
 from evenkeel.results import Results
@@ -238,6 +239,23 @@ def _with_acc(run: Results, acc: float) -> Results:
     """The same run, with another accuracy in the end."""
     tested = [*run.tested[:-1], replace(run.tested[-1], accuracy=[acc] * len(run.started.tasks))]
     return replace(run, tested=tested)
+
+
+def test_a_bound_is_never_the_best() -> None:
+    runs = [
+        make_run("ER", method={"name": "er"}),
+        make_run("DER++", skill=3, method={"name": "derpp"}),
+        make_run("Joint, one pass (upper bound)", skill=9, method={"name": "joint", "epochs": 1}),
+        make_run("Finetune (lower bound)", skill=-9, method={"name": "finetune"}),
+    ]
+    scene = Scene(runs)
+    (sentence,) = findings(scene)
+    assert sentence.startswith("DER++ reached ACC")
+    assert "the best mean of 2" in sentence
+    table, *notes = comparison(scene).parts
+    assert isinstance(table, Table)
+    assert {row.head for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
+    assert any(isinstance(note, Note) and "Bounds are no methods to use" in note.text for note in notes)
 
 
 def test_unfinished_runs(tmp_path: Path) -> None:

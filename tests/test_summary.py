@@ -87,3 +87,14 @@ def test_records_read_back(tmp_path: Path) -> None:
         Results.read(tmp_path)
     with pytest.raises(RunError, match="There is no run in"):
         find_runs([tmp_path / "nowhere"])
+
+
+def test_bounds_are_labelled_whatever_their_name() -> None:
+    runs = [
+        make_run("ER", method={"name": "er"}),
+        make_run("Finetune (lower bound)", method={"name": "finetune"}),
+        make_run("my baseline", method={"name": "joint", "epochs": 5}),
+    ]
+    found = groups(runs)
+    assert [group.label for group in found] == ["ER", "Finetune (lower bound)", "my baseline (upper bound)"]
+    assert [group.is_bound for group in found] == [False, True, True]

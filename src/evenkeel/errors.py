@@ -72,3 +72,10 @@ def share(setting: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")
     return float(value)
+
+
+def above_zero(setting: str, value: float) -> float:
+    """`value`, or a SettingsError."""
+    if not value > 0:
+        raise SettingsError(f"{setting}={value!r} must be above 0.")
+    return value

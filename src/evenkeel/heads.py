@@ -6,8 +6,6 @@ from torch.nn import functional as F
 
 from evenkeel.rng import global_seed
 
-SCALE = 1.0
-
 
 class CosineHead(nn.Module):
     """scale * cos(features, row) for each output, with a learned scale.
@@ -19,7 +17,7 @@ class CosineHead(nn.Module):
 
     fixed: Tensor  # (out_features,) rows that get no gradient
 
-    def __init__(self, in_features: int, out_features: int, *, scale: float = SCALE) -> None:
+    def __init__(self, in_features: int, out_features: int, *, scale: float = 10.0) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -28,14 +26,14 @@ class CosineHead(nn.Module):
         self.register_buffer("fixed", torch.zeros(out_features, dtype=torch.bool))
 
     @classmethod
-    def of(cls, head: nn.Linear) -> "CosineHead":
+    def of(cls, head: nn.Linear, *, scale: float = 10.0) -> "CosineHead":
         """With the rows of a linear head."""
         made = cls.__new__(cls)
         nn.Module.__init__(made)
         made.in_features, made.out_features = head.in_features, head.out_features
         assert isinstance(head.weight, nn.Parameter)
         made.weight = head.weight
-        made.scale = nn.Parameter(head.weight.new_tensor(SCALE))
+        made.scale = nn.Parameter(head.weight.new_tensor(scale))
         made.register_buffer("fixed", torch.zeros(head.out_features, dtype=torch.bool, device=head.weight.device))
         return made
 

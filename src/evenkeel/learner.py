@@ -86,10 +86,7 @@ class Learner:
                 f"{method!r} holds out {method.held_out} of its memory, but {self.memory!r} {self.memory.held_out}; "
                 f"give Memory(..., held_out={method.held_out}), or only its capacity."
             )
-        if method.cosine_head:
-            _make_cosine(net, method, optimizer)
         self.replay = whole_number("replay", replay, at_least=1)
-        self.optimizer = make_optimizer(optimizer, net)
         self.augment = augment
         self.statistics = statistics
         self.seed = whole_number("seed", seed, at_least=0)
@@ -103,6 +100,9 @@ class Learner:
             raise SettingsError(
                 "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
             )
+        if method.cosine_head:
+            _make_cosine(net, method, optimizer)
+        self.optimizer = make_optimizer(optimizer, net)
         self._intake = Intake(next(net.head.parameters()), normalize)
         for part in self.memory.parts:
             part.to_network = self._intake.to_network
@@ -154,8 +154,7 @@ class Learner:
         self._intake.accept(batch)
         self.labels.add(new)
         rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
-        known = torch.tensor([label not in new for label in labels], device=batch.device)
-        apart = self.memory.choose_held_out(known, self._streams["memory"])
+        apart = self.memory.choose_held_out(rows["y"], self._streams["memory"])
         try:
             outcomes = self._train({name: column[~apart] for name, column in rows.items()})
         except BaseException:
@@ -343,4 +342,4 @@ def _make_cosine(net: Net, method: Method, optimizer: object) -> None:
             f"{method!r} needs a cosine head. Call net.make_cosine() before you make the optimizer over its "
             "parameters, or give a function that makes the optimizer."
         )
-    net.make_cosine()
+    net.make_cosine(method.cosine_head)

@@ -85,10 +85,11 @@ class Memory:
         return self._columns.keys() - set(OWN_COLUMNS) if self._columns else None
 
     def require_room(self, x: Tensor) -> None:
-        """An InputError if not even one sample like those of `x` fits into the bytes given."""
+        """An InputError if not even one sample like those of `x` fits into the bytes given, or into each part."""
         needed = x[:1].nbytes + 3 * 8  # with its output, key and priority
-        if self._bytes is not None and needed > self._bytes:
-            raise InputError(f"memory={self.capacity!r} cannot hold one sample, which takes {needed:,} bytes.")
+        if any(part._bytes is not None and needed > part._bytes for part in self.parts):
+            apart = f", of which it holds {self.held_out} out," if self.held_out else ""
+            raise InputError(f"memory={self.capacity!r}{apart} cannot hold one sample, which takes {needed:,} bytes.")
 
     def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
         """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, what `remove` finds."""
@@ -125,17 +126,19 @@ class Memory:
             if name not in ("key", "priority")
         }
 
-    def choose_held_out(self, known: Tensor, generator: torch.Generator) -> Tensor:
-        """(samples,) which of an incoming batch to hold out: by chance, and none whose class is not `known` yet."""
-        if self.held is None:
-            return torch.zeros_like(known)
-        return known & (torch.rand(len(known), generator=generator) < self.held_out).to(known.device)
+    def choose_held_out(self, y: Tensor, generator: torch.Generator) -> Tensor:
+        """(samples,) which of an incoming batch to hold out: by chance, but none of a class not trained on yet."""
+        if self.held is None or not self._filled:
+            return torch.zeros_like(y, dtype=torch.bool)
+        by_chance = torch.rand(len(y), generator=generator) < self.held_out
+        return by_chance.to(y.device) & torch.isin(y, self.column("y"))
 
     def prefer(self, rows: Tensor) -> None:
         """Let these rows of one class leave memory in this order, the last first.
 
         They exchange their priorities, so that nothing changes for samples that come later.
         """
+        self.version += 1
         priority = self._columns["priority"]
         priority[rows] = priority[rows].sort(descending=True).values
 

@@ -100,7 +100,7 @@ class Net(nn.Module):
         head = self.head.parts[0] if isinstance(self.head, GrowingHead) else self.head
         return head.scale if isinstance(head, CosineHead) else None
 
-    def make_cosine(self) -> None:
+    def make_cosine(self, scale: float = 10.0) -> None:
         """Let a cosine head take the place of a linear one, with its rows. Before an optimizer is made of them."""
         if self.cosine_scale is not None:
             return
@@ -109,7 +109,7 @@ class Net(nn.Module):
                 f"The head is a {type(self.head).__name__}; only an nn.Linear can be made a cosine head. "
                 "Build the net as Net(backbone, CosineHead(features, classes))."
             )
-        self.head = CosineHead.of(self.head)
+        self.head = CosineHead.of(self.head, scale=scale)
 
     def require_growable(self, outputs: int) -> None:
         if outputs <= self.outputs:

@@ -43,16 +43,30 @@ class Step:
     statistics: str
 
     def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
-        before = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
-        try:
-            with global_seed(next_seed(self.streams["net"]), batch.device):
-                return self._update(batch, y, before)
-        except BaseException:  # whatever it is, running statistics must not count a batch that was not learned
-            for buffer, value in before:
-                buffer.copy_(value)
-            raise
+        before = self._before()
+        with global_seed(next_seed(self.streams["net"]), batch.device):
+            try:
+                outcome, jointly = self._gradients(batch, y, before)
+            except BaseException:  # whatever it is, nothing may count a batch that was not learned
+                _put_back(before)
+                raise
+            self.optimizer.step()
+            if self.adaptor is not None:
+                self.adaptor.after_step(learned=jointly)
+            self.method.after_step(self.net)
+        return outcome
 
-    def _update(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> Outcome:
+    @torch.no_grad()
+    def _before(self) -> list[tuple[Tensor, Tensor]]:
+        """What changes before it is known whether a batch can be learned, with its values now.
+
+        Running statistics, and what a method's `before_step` may write: the head, and its own buffers.
+        """
+        mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
+        return [(each, each.clone()) for each in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+
+    def _gradients(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> tuple[Outcome, bool]:
+        """Everything up to the optimizer's step; and whether the adaptor has gradients, too."""
         augment = self.streams["augment"]
         draws = self._training_draws(batch, y, self.streams["draw"], augment)
         self.method.before_step(self.net, draws[0])
@@ -85,11 +99,7 @@ class Step:
         loss.backward()
         gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
         _require_finite("A gradient", torch.stack(gradients))
-        self.optimizer.step()
-        if self.adaptor is not None:
-            self.adaptor.after_step(learned=jointly)
-        self.method.after_step(self.net)
-        return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old))
+        return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old)), jointly
 
     def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         return self.intake.to_network(batch if self.augment is None else self.augment(batch, generator))
@@ -129,17 +139,24 @@ class Step:
 
         They are those of a step that might be next, with views and draws of `generator`. Changes nothing.
         """
-        with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
-            groups = self._forward(self._training_draws(batch, y, generator, generator))
-            if self.adaptor is not None:
-                groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
-            training = self.method.loss(groups[0], groups[1:])
-        memory = self.method.query_loss(self._query(generator, with_gradient=True))
-        weights = [weight for weight in self.net.parameters() if weight.requires_grad]
-        by_weight = (
-            torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True) for loss in (training, memory)
-        )
-        first, second = (torch.cat([each.flatten() for each in parts]) for parts in by_weight)
+        before = self._before()
+        try:
+            with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
+                draws = self._training_draws(batch, y, generator, generator)
+                self.method.before_step(self.net, draws[0])
+                groups = self._forward(draws)
+                if self.adaptor is not None:
+                    groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
+                training = self.method.loss(groups[0], groups[1:])
+            memory = self.method.query_loss(self._query(generator, with_gradient=True))
+            weights = [weight for weight in self.net.parameters() if weight.requires_grad]
+            by_weight = (
+                torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+                for loss in (training, memory)
+            )
+            first, second = (torch.cat([each.flatten() for each in parts]) for parts in by_weight)
+        finally:
+            _put_back(before)
         return first, second
 
     def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
@@ -171,6 +188,12 @@ class Step:
             logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
         return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
+
+
+@torch.no_grad()
+def _put_back(before: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for each, value in before:
+        each.copy_(value)
 
 
 def _require_finite(name: str, *values: Tensor) -> None:

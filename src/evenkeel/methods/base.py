@@ -40,7 +40,7 @@ class Method(nn.Module, ABC):
     logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry for each output: they grow with the head
 
     needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
-    cosine_head: bool = False  # whether the learner makes a linear head one of cosines (LUCIR)
+    cosine_head: float = 0.0  # first scale of the cosine head that a linear one is made (LUCIR); 0: any head will do
     no_adaptor: str = ""  # the reason why an adaptor makes no sense with it, if so
     mixed_passes: int = 0  # passes over all tasks mixed, which a run gives it in place of the stream (Joint)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evenkeel.errors import SettingsError, share
+from evenkeel.errors import SettingsError, above_zero, share
 from evenkeel.memory import Memory
 from evenkeel.methods.distilling import UNSEEN, Distilling, distillation, joined, leave_out
 from evenkeel.nets import Net, evaluating
@@ -34,7 +34,7 @@ class BiC(Distilling):
 
     def __init__(self, *, temperature: float = 2.0, held_out: float = 0.1) -> None:
         super().__init__()
-        self.temperature = temperature
+        self.temperature = above_zero("temperature", temperature)
         self.held_out = share("held_out", held_out)
         if not held_out:
             raise SettingsError("held_out=0: BiC has nothing to fit its correction on; hold out 0.1, say.")
@@ -91,7 +91,9 @@ def fitted(logits: Tensor, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
     found = logits.new_tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
     none = found.detach().clone()
     logits = logits.double()
-    optimizer = torch.optim.LBFGS([found], max_iter=100, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [found], max_iter=100, tolerance_grad=1e-10, tolerance_change=1e-12, line_search_fn="strong_wolfe"
+    )
 
     def closure() -> Tensor:
         optimizer.zero_grad()

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import SGD
 
+from evenkeel.errors import above_zero, whole_number
 from evenkeel.heads import CosineHead, cosine_parts
 from evenkeel.memory import Memory
 from evenkeel.methods.distilling import UNSEEN, Distilling, joined
@@ -20,10 +21,11 @@ class LUCIR(Distilling):
     """LUCIR (Hou et al. 2019): a head of cosines, features that stay where they were, old and new classes kept apart.
 
     CE(s cos, y) + lambda (1 - cos(features, teacher's)) + max(0, margin - cos of the true class + cos of a new class),
-    the last over replayed samples of old classes and their `nearest` most similar new ones; each a mean over new and
-    replayed samples. The scale s is learned; lambda = less_forget sqrt(old classes / new classes). Rows of old classes
-    are fixed, but while the incoming batch has samples of them. At a boundary the head alone is fine-tuned on memory,
-    which is balanced: `epochs` passes, the second half at a tenth of the rate.
+    the last over samples of old classes and their `nearest` most similar new ones; each a mean over new and replayed
+    samples. s is learned, from `scale` on (the original's 1 needs more than one pass to rise). lambda = less_forget
+    sqrt(old classes / new classes). Rows of old classes are fixed, but while the incoming batch has samples of them. At
+    a boundary the head alone is fine-tuned on memory, which is balanced: `epochs` passes, the second half at a tenth of
+    the rate `lr`.
 
     The original reads a task twice more: before it, to imprint the mean features of new classes as their rows, and
     after it, to choose exemplars by herding. Strictly in one pass, a row is imprinted from the first batch that has its
@@ -31,13 +33,13 @@ class LUCIR(Distilling):
     """
 
     title = "LUCIR"
-    cosine_head = True
     imprinted: Tensor  # (outputs,) whether a row was given its start
     generator: torch.Generator
 
     def __init__(
         self,
         *,
+        scale: float = 10.0,
         less_forget: float = 5.0,
         margin: float = 0.5,
         nearest: int = 2,
@@ -45,16 +47,18 @@ class LUCIR(Distilling):
         lr: float = 0.01,
     ) -> None:
         super().__init__()
+        self.scale = self.cosine_head = above_zero("scale", scale)
         self.less_forget = less_forget
         self.margin = margin
-        self.nearest = nearest
-        self.epochs = epochs
-        self.lr = lr
+        self.nearest = whole_number("nearest", nearest, at_least=1)
+        self.epochs = whole_number("epochs", epochs, at_least=0)
+        self.lr = above_zero("lr", lr)
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         super().prepare(net, generator)
         assert net.cosine_scale is not None
         self._scale = (net.cosine_scale,)  # in a tuple, because it is the net's to keep, not ours
+        self._kept: list[tuple[CosineHead, Tensor, Tensor]] = []  # parts of the head, fixed rows, their values
         self.generator = generator
         self.register_buffer("imprinted", torch.zeros_like(self.task_of, dtype=torch.bool))
 
@@ -77,8 +81,15 @@ class LUCIR(Distilling):
             if bool(torch.isfinite(means).all()):  # else the step will fail, and the row must not be spoiled for ever
                 self._imprint(net, F.normalize(means, dim=1), classes)
                 self.imprinted[classes] = True
+        self._kept = []
         for part, mine in _by_part(net, fixed):
             part.fixed.copy_(mine)
+            self._kept.append((part, mine, part.weight[mine]))
+
+    @torch.no_grad()
+    def after_step(self, net: Net) -> None:
+        for part, mine, rows in self._kept:  # without a gradient, momentum and weight decay would still move them
+            part.weight[mine] = rows
 
     def _imprint(self, net: Net, directions: Tensor, classes: Tensor) -> None:
         """New rows toward their class's mean, as long as the rows of known classes are on average, or all at first."""

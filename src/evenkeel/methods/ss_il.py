@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from evenkeel.errors import above_zero
 from evenkeel.methods.distilling import UNSEEN, Distilling, distillation, joined, leave_out
 from evenkeel.types import View
 
@@ -25,7 +26,7 @@ class SSIL(Distilling):
 
     def __init__(self, *, temperature: float = 2.0) -> None:
         super().__init__()
-        self.temperature = temperature
+        self.temperature = above_zero("temperature", temperature)
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         views, task_of = [new, *old], self.task_of_with(new.y)
