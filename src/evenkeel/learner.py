@@ -23,6 +23,7 @@ from evenkeel.errors import (
     one_of,
     whole_number,
 )
+from evenkeel.fitting import make_cosine, memory_for, require_memory, require_parts
 from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
 from evenkeel.memory import Memory, hash_keys
@@ -69,7 +70,7 @@ class Learner:
         statistics: str = "all",
         seed: int = 0,
     ) -> None:
-        _require_parts(net, method, adaptor, augment)
+        require_parts(net, method, adaptor, augment)
         one_of("statistics", statistics, STATISTICS)
         # A net that comes wholly in evaluation mode (a pretrained one, say) is to be trained all the same, but parts
         # that were put there on purpose (a frozen backbone, a frozen batch norm) stay.
@@ -79,13 +80,7 @@ class Learner:
         self.method = method
         self.adaptor = adaptor
         self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
-        if self.memory.seen:
-            raise SettingsError("This memory already holds samples of another learner; give each an empty one.")
-        if self.memory.held_out != method.held_out:
-            raise SettingsError(
-                f"{method!r} holds out {method.held_out} of its memory, but {self.memory!r} {self.memory.held_out}; "
-                f"give Memory(..., held_out={method.held_out}), or only its capacity."
-            )
+        require_memory(self.memory, method)
         self.replay = whole_number("replay", replay, at_least=1)
         self.augment = augment
         self.statistics = statistics
@@ -101,7 +96,7 @@ class Learner:
                 "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
             )
         if method.cosine_head:
-            _make_cosine(net, method, optimizer)
+            make_cosine(net, method, optimizer)
         self.optimizer = make_optimizer(optimizer, net)
         self._intake = Intake(next(net.head.parameters()), normalize)
         for part in self.memory.parts:
@@ -315,31 +310,3 @@ class Learner:
             reason = str(error).strip().replace("\n\t", " ")
             raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error
         return learner
-
-
-def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
-    """An empty memory of the kind that `method` wants, unless the user wants another policy."""
-    return Memory(capacity, policy=policy or method.memory_policy, held_out=method.held_out)
-
-
-def _require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
-    """SettingsError unless each is what it should be, and they go together."""
-    if not isinstance(net, Net):
-        raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
-    if not isinstance(method, Method):
-        raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
-    if adaptor is not None and not isinstance(adaptor, CBA):
-        raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
-    if augment is not None and not callable(augment):
-        raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
-    if adaptor is not None and method.no_adaptor:
-        raise SettingsError(f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}.")
-
-
-def _make_cosine(net: Net, method: Method, optimizer: object) -> None:
-    if net.cosine_scale is None and isinstance(optimizer, Optimizer):
-        raise SettingsError(
-            f"{method!r} needs a cosine head. Call net.make_cosine() before you make the optimizer over its "
-            "parameters, or give a function that makes the optimizer."
-        )
-    net.make_cosine(method.cosine_head)

@@ -21,8 +21,9 @@ from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.evaluate import Exam
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.parts import make
+from evenkeel.fitting import memory_for
 from evenkeel.labels import as_labels
-from evenkeel.learner import Learner, memory_for
+from evenkeel.learner import Learner
 from evenkeel.methods import METHODS, Method
 from evenkeel.nets import Net
 from evenkeel.zoo import NETS
