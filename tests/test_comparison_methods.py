@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,10 +25,12 @@ from evenkeel.checks import differences, snapshot
 from evenkeel.data.dataset import Split
 from evenkeel.data.scenarios import Plan, mixed, offline, rotated
 from evenkeel.data.stream import PlannedStream
+from evenkeel.errors import SettingsError
 from evenkeel.heads import GrowingHead, cosine_parts
 from evenkeel.methods import bic, icarl
 from evenkeel.methods.distilling import Distilling
 from evenkeel.methods.exemplars import features_of, herding
+from evenkeel.types import View
 from tests.reference_cba import Group, Reference, leaves
 from tests.streams import ADAPTORS, images, learn_all
 from tests.streams import learner as image_learner
@@ -779,7 +782,7 @@ def test_fine_tuning_at_a_boundary_moves_the_head_alone_as_written() -> None:
 
 def test_lucir_says_what_to_do_with_an_optimizer_over_a_linear_head() -> None:
     net = smooth_net()
-    with pytest.raises(ek.SettingsError, match=r"needs a cosine head. Call net.make_cosine\(\) before"):
+    with pytest.raises(ek.SettingsError, match=r"needs a cosine head. Call net.make_cosine\(10.0\) before"):
         ek.Learner(net, ek.LUCIR(), optimizer=SGD(net.parameters(), lr=0.1))
     assert isinstance(net.head, nn.Linear)  # nothing was done
     net.make_cosine()
@@ -999,10 +1002,16 @@ def test_the_share_held_out_is_the_one_asked_for() -> None:
     y = torch.arange(20000) % 4
     known = y != 0
     memory.insert({"x": torch.zeros(3, 2), "y": torch.tensor([1, 2, 3])}, seeded())
-    apart = memory.choose_held_out(y, seeded(1))
+    x = torch.arange(20000)[:, None].float()
+    apart = memory.choose_held_out(x, y, seeded(1))
     assert not bool(apart[~known].any())
     assert stats.binomtest(int(apart[known].sum()), 15000, 0.3).pvalue > 1e-4
-    assert not bool(ek.Memory(100).choose_held_out(y, seeded(1)).any())
+    assert torch.equal(memory.choose_held_out(x, y, seeded(2)), apart)  # the same samples, whenever they come again
+    memory.insert({"x": torch.zeros(1, 2), "y": torch.tensor([0])}, seeded())
+    assert torch.equal(memory.choose_held_out(x, y, seeded(3)), apart)  # also those spared when their class was new
+    new = memory.choose_held_out(x + 20000, y, seeded(3))
+    assert stats.binomtest(int(new.sum()), 20000, 0.3).pvalue > 1e-4
+    assert not bool(ek.Memory(100).choose_held_out(x, y, seeded(1)).any())
 
     one = plain_learner(ek.BiC(), memory=50)
     one.learn(*numbered([0, 1], 0))
@@ -1616,3 +1625,57 @@ def test_boundaries_need_no_gradient_mode_and_leave_the_global_generator_alone()
                     one.boundary()
                 assert torch.equal(before, torch.get_rng_state())
         assert differences(*map(snapshot, ones)) == []
+
+
+def test_held_out_samples_are_not_trained_on_in_a_later_pass_either() -> None:
+    one = plain_learner(ek.BiC(held_out=0.3), memory=30, net=smooth_net(6), classes=list(range(6)))
+    seen: set[bytes] = set()
+    loss = one.method.loss
+
+    def watched(new: View, old: Sequence[View]) -> Tensor:
+        seen.update(row.numpy().tobytes() for view in (new, *old) for row in view.x)
+        return loss(new, old)
+
+    one.method.loss = watched  # type: ignore[method-assign]
+    batches = [numbered([0, 1, 2] * 3, 9 * place) for place in range(20)]
+    for x, y in batches * 3:
+        one.learn(x, y)
+    assert one.memory.held is not None
+    held = [row.numpy().tobytes() for row in one.memory.held.samples().x]
+    assert held
+    assert not seen & set(held)
+
+
+def test_features_of_nothing_are_not_imprinted() -> None:
+    """Dead units: a row of zeros could never turn again."""
+    net = ek.Net(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Linear(3, 4)).double()
+    with torch.no_grad():
+        net.backbone[0].bias.fill_(-1e3)  # type: ignore[index]
+    one = ek.Learner(net, ek.LUCIR(), memory=8, replay=4)
+    rows = net.head.get_parameter("weight").detach().clone()
+    one.learn(*points([0, 1], 0))
+    assert torch.allclose(net.head.get_parameter("weight"), rows)
+    assert isinstance(one.method, ek.LUCIR)
+    assert not bool(one.method.imprinted.any())
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: ek.LUCIR(scale=0), "scale=0 must be a number above 0"),
+        (lambda: ek.LUCIR(scale=float("inf")), "scale=inf"),
+        (lambda: ek.LUCIR(less_forget=-1.0), "less_forget=-1.0 must be a number of at least 0"),
+        (lambda: ek.LUCIR(margin=float("nan")), "margin=nan"),
+        (lambda: ek.LUCIR(nearest=0), "nearest=0 must be a whole number"),
+        (lambda: ek.LUCIR(epochs=-1), "epochs=-1"),
+        (lambda: ek.BiC(temperature=0), "temperature=0"),
+        (lambda: ek.BiC(held_out=1.0), "held_out=1.0 must be a number from 0 to below 1"),
+        (lambda: ek.BiC(held_out=0), "nothing to fit its correction on"),
+        (lambda: ek.SSIL(temperature=-1), "temperature=-1"),
+        (lambda: ek.ERACE(task_free="no"), "task_free='no' is not one of"),  # type: ignore[arg-type]
+        (lambda: ek.Joint(epochs=0), "epochs=0"),
+    ],
+)
+def test_settings_that_make_no_sense(make: Callable[[], ek.Method], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        make()

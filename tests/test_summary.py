@@ -94,7 +94,9 @@ def test_bounds_are_labelled_whatever_their_name() -> None:
         make_run("ER", method={"name": "er"}),
         make_run("Finetune (lower bound)", method={"name": "finetune"}),
         make_run("my baseline", method={"name": "joint", "epochs": 5}),
+        make_run("RAR", method={"name": "rar", "repeats": 2, "base": {"name": "finetune"}}),
     ]
     found = groups(runs)
-    assert [group.label for group in found] == ["ER", "Finetune (lower bound)", "my baseline (upper bound)"]
-    assert [group.is_bound for group in found] == [False, True, True]
+    own = ["my baseline (upper bound)", "RAR (lower bound)"]
+    assert [group.label for group in found] == ["ER", "Finetune (lower bound)", *own]
+    assert [group.is_bound for group in found] == [False, True, True, True]

@@ -129,6 +129,8 @@ def adaptor_has_something_to_correct(make: MakeMethod) -> None:
     if make().no_adaptor:
         return
     learner = _learner(make(), _cba())
+    if not learner.method.rehearses:
+        raise MethodError("It keeps no memory, so CBA has nothing to learn from; say so in `no_adaptor`.")
     if all(record.outer_loss is None for record in _learn(learner, _stream())):
         raise MethodError("CBA was never trained, though memory held old classes.")
 
@@ -208,14 +210,15 @@ def odd_batches_are_learned(make: MakeMethod) -> None:
 
 
 def boundaries_are_welcome(make: MakeMethod) -> None:
-    """Before the first batch, twice in a row, between batches: a boundary must never break learning."""
+    """Before the first batch, twice in a row, between batches, in inference mode: it must never break learning."""
     for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor)
         learner.boundary()
         for x, y in _stream():
             learner.learn(x, y)
             learner.boundary()
-            learner.boundary()
+            with torch.inference_mode():
+                learner.boundary()
 
 
 CHECKS: list[Callable[[MakeMethod], None]] = [

@@ -3,6 +3,8 @@
 import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
+from math import isfinite
+from typing import TypeGuard
 
 
 class EvenkeelError(Exception):
@@ -69,13 +71,24 @@ def whole_number(setting: str, value: object, *, at_least: int) -> int:
 
 def share(setting: str, value: object) -> float:
     """`value` as a float from 0 to below 1, or a SettingsError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+    if not _is_finite(value) or not 0 <= value < 1:
         raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")
     return float(value)
 
 
-def above_zero(setting: str, value: float) -> float:
-    """`value`, or a SettingsError."""
-    if not value > 0:
-        raise SettingsError(f"{setting}={value!r} must be above 0.")
-    return value
+def above_zero(setting: str, value: object) -> float:
+    """`value` as a float, or a SettingsError."""
+    if not _is_finite(value) or not value > 0:
+        raise SettingsError(f"{setting}={value!r} must be a number above 0.")
+    return float(value)
+
+
+def at_least_zero(setting: str, value: object) -> float:
+    """`value` as a float, or a SettingsError."""
+    if not _is_finite(value) or not value >= 0:
+        raise SettingsError(f"{setting}={value!r} must be a number of at least 0.")
+    return float(value)
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

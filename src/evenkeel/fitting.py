@@ -19,6 +19,8 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
         raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
     if augment is not None and not callable(augment):
         raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
+    if method.held_out and not method.rehearses:
+        raise SettingsError(f"{method!r} keeps no memory, so it cannot hold out {method.held_out} of it.")
     if adaptor is not None and method.no_adaptor:
         raise SettingsError(f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}.")
 
@@ -40,9 +42,10 @@ def require_memory(memory: Memory, method: Method) -> None:
 
 
 def make_cosine(net: Net, method: Method, optimizer: object) -> None:
+    """Give `net` the cosine head that `method` wants, unless it has one."""
     if net.cosine_scale is None and isinstance(optimizer, Optimizer):
         raise SettingsError(
-            f"{method!r} needs a cosine head. Call net.make_cosine() before you make the optimizer over its "
-            "parameters, or give a function that makes the optimizer."
+            f"{method!r} needs a cosine head. Call net.make_cosine({method.cosine_head}) before you make the optimizer "
+            "over its parameters, or give a function that makes the optimizer."
         )
     net.make_cosine(method.cosine_head)

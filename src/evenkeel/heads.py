@@ -22,7 +22,7 @@ class CosineHead(nn.Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = nn.Parameter(nn.Linear(in_features, out_features, bias=False).weight.detach())
-        self.scale = nn.Parameter(torch.tensor(scale))
+        self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.register_buffer("fixed", torch.zeros(out_features, dtype=torch.bool))
 
     @classmethod
@@ -33,7 +33,7 @@ class CosineHead(nn.Module):
         made.in_features, made.out_features = head.in_features, head.out_features
         assert isinstance(head.weight, nn.Parameter)
         made.weight = head.weight
-        made.scale = nn.Parameter(head.weight.new_tensor(scale))
+        made.scale = nn.Parameter(head.weight.new_tensor(float(scale)))
         made.register_buffer("fixed", torch.zeros(head.out_features, dtype=torch.bool, device=head.weight.device))
         return made
 

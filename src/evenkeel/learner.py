@@ -149,7 +149,7 @@ class Learner:
         self._intake.accept(batch)
         self.labels.add(new)
         rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
-        apart = self.memory.choose_held_out(rows["y"], self._streams["memory"])
+        apart = self.memory.choose_held_out(rows["x"], rows["y"], self._streams["memory"])
         try:
             outcomes = self._train({name: column[~apart] for name, column in rows.items()})
         except BaseException:
@@ -183,8 +183,11 @@ class Learner:
         return outcomes
 
     def boundary(self) -> None:
-        """Tell the learner that a task ended. Optional: only some methods and settings use it."""
-        self.method.boundary(self.net, self.memory)
+        """Tell the learner that a task ended. Most methods do not care; one with `needs_boundaries` learns its first
+        task for ever unless it is told.
+        """
+        with torch.inference_mode(False), torch.enable_grad():
+            self.method.boundary(self.net, self.memory)
         if self.adaptor is not None:
             self.adaptor.boundary()
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from evenkeel.config import call_text
 from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of, share, whole_number
+from evenkeel.rng import next_seed
 from evenkeel.types import Draw
 
 POLICIES = ("reservoir", "balanced")
@@ -49,6 +50,8 @@ class Memory:
         self.held: Memory | None = self._part_apart() if held_out else None
         self.to_network: Callable[[Tensor], Tensor] = torch.clone  # from stored samples; a learner says how
         self.version = 0  # another number after each change
+        self._salt: int | None = None  # of the choice what to hold out
+        self._spared = torch.zeros(0, dtype=torch.int64)  # hashes of samples not held out because their class was new
         self.seen = 0
         self._filled = 0
         self._columns: dict[str, Tensor] = {}
@@ -126,12 +129,24 @@ class Memory:
             if name not in ("key", "priority")
         }
 
-    def choose_held_out(self, y: Tensor, generator: torch.Generator) -> Tensor:
-        """(samples,) which of an incoming batch to hold out: by chance, but none of a class not trained on yet."""
-        if self.held is None or not self._filled:
+    def choose_held_out(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+        """(samples,) which of an incoming batch to hold out: by chance, but none of a class not trained on yet.
+
+        Chance is a hash of the sample with a salt drawn once, so that a sample that comes again, in another pass over
+        the data, is on the same side again. Those spared for their class's sake are remembered as such.
+        """
+        if self.held is None:
             return torch.zeros_like(y, dtype=torch.bool)
-        by_chance = torch.rand(len(y), generator=generator) < self.held_out
-        return by_chance.to(y.device) & torch.isin(y, self.column("y"))
+        if self._salt is None:
+            self._salt = next_seed(generator)
+        marks = hash_samples(x, self._salt)
+        wanted = ((marks & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(marks, self._spared.to(marks.device))
+        trained = torch.zeros_like(wanted)
+        for part in self.parts:
+            if len(part):
+                trained |= torch.isin(y, part.column("y"))
+        self._spared = torch.cat([self._spared, marks[wanted & ~trained].cpu()])
+        return wanted & trained
 
     def prefer(self, rows: Tensor) -> None:
         """Let these rows of one class leave memory in this order, the last first.
@@ -168,7 +183,8 @@ class Memory:
     def state_dict(self) -> dict[str, Any]:
         columns = {name: self.column(name).clone() for name in self._columns}
         held = None if self.held is None else self.held.state_dict()  # an empty memory is false
-        return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots, "held": held}
+        choice = {"held": held, "salt": self._salt, "spared": self._spared.clone()} if held is not None else {}
+        return {"columns": columns, "bars": self._bars.clone(), "seen": self.seen, "slots": self.slots, **choice}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
         columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
@@ -182,6 +198,7 @@ class Memory:
         self.version += 1
         if self.held is not None:
             self.held.load_state_dict(state["held"], device)
+            self._salt, self._spared = state["salt"], state["spared"].clone()
 
     def _part_apart(self) -> "Memory":
         """Takes its share of slots or bytes away from this memory."""
@@ -275,6 +292,15 @@ def sample_without_replacement(population: int, count: int, generator: torch.Gen
     while len(chosen) < count:
         chosen.update(dict.fromkeys(torch.randint(population, (count,), generator=generator).tolist()))
     return torch.tensor(list(chosen)[:count], dtype=torch.int64)
+
+
+def hash_samples(x: Tensor, salt: int) -> Tensor:
+    """(n,) 64-bit hashes of the rows' bytes: a random weighted sum modulo 2^64, its bits then mixed."""
+    rows = x.contiguous().flatten(1).view(torch.uint8)
+    weights = torch.randint(-(2**63), 2**63 - 1, rows.shape[1:], generator=torch.Generator().manual_seed(salt))
+    marks = (rows.long() * weights.to(rows.device)).sum(dim=1)
+    marks = (marks ^ (marks >> 32)) * 0x2545F4914F6CDD1D
+    return marks ^ (marks >> 29)
 
 
 def hash_key(key: object) -> int:

@@ -42,7 +42,7 @@ class Net(nn.Module):
         """Cut a whole classifier at its last linear layer, the submodule called `head` ("fc", "classifier.1", ...).
 
         `model` itself is not changed, and shares its parameters with the net: it sees what the net learns, up to the
-        first new output.
+        first new output, or until a method makes the head one of cosines.
 
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> x = torch.ones(2, 4)

@@ -195,7 +195,7 @@ class Group:
     @property
     def is_bound(self) -> bool:
         """Whether it is there to hold others against, and takes no part in who is best."""
-        return bool(_bound(self.runs[0]))
+        return bool(_bound(self.runs[0].started.config["method"]))
 
     def values(self, name: str) -> dict[Key, float]:
         """The measure of each run that is finished."""
@@ -225,9 +225,13 @@ def groups(runs: Sequence[Results]) -> list[Group]:
     return made
 
 
-def _bound(run: Results) -> str:
-    method = METHODS.get(run.started.config["method"]["name"])
-    return method.bound if method else ""  # records may be of a version that had others
+def _bound(table: Mapping[str, Any]) -> str:
+    """Of a method, or of the one that it repeats; none of a method that this version does not know."""
+    method, inner = (
+        METHODS.get(str(table.get("name"))),
+        [value for value in table.values() if isinstance(value, Mapping)],
+    )
+    return (method.bound if method else "") or "".join(map(_bound, inner))
 
 
 def _setting(run: Results, **instead: None) -> str:
@@ -252,7 +256,8 @@ def _labels(runs: Sequence[Results]) -> list[str]:
         ]
         told = ", ".join(f"{key}={settings[key]}" for key in differ[:3])
         label = f"{run.label} ({told})" if told else run.label
-        if (bound := _bound(run)) and "bound" not in label:  # a name of the user's own must not hide what it is
+        bound = _bound(run.started.config["method"])
+        if bound and "bound" not in label:  # a name of the user's own must not hide what it is
             label = f"{label} ({bound} bound)"
         given[label] += 1  # more than once where only the digest of the data differs
         labels.append(f"{label} #{given[label]}" if given[label] > 1 else label)

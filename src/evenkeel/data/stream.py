@@ -39,7 +39,7 @@ class Stream(Protocol):
 
 
 class PlannedStream:
-    """The training samples of a data set as a plan orders them, in batches that never cross the end of a pass.
+    """The training samples of a data set as a plan orders them, in batches that never cross the end of a task's pass.
 
     drop_last: leave out what is too short for a whole batch at the end of each pass, as the CBA authors do.
     """

@@ -51,6 +51,7 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     """A scenario over the config's data set, or the user's own."""
     if own is not None and not isinstance(own, DataSet):
         raise SettingsError(f"data is a {type(own).__name__}; make it a DataSet: DataSet.of(x_train, y_train, ...).")
+    config = _with_policy(config)
     data = load_data(config, root, progress) if own is None else own
     if config.limits.train is not None or config.limits.test is not None:
         data = data.limited(train=config.limits.train, test=config.limits.test)
@@ -94,6 +95,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
             f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
             "another method, or give a data set."
         )
+    config = _with_policy(config)
     stream = OpenStream(batches)
     exam = None if test is None else _open_exam(test, stream)
     growing = config.learner.model_copy(update={"head": "growing"})
@@ -126,13 +128,13 @@ def new_learner(course: Course) -> Learner:
     adaptor: CBA | None = None if config.adaptor is None else make(config.adaptor, ADAPTORS)
     free = ", ".join(name for name, made in METHODS.items() if not made.needs_boundaries and not made.bound)
     for part, needs, instead in (
-        (method, method.needs_boundaries, f"a method that needs none ({free})"),
-        (adaptor, adaptor and adaptor.start == "second-task", "another start"),
+        (method, method.needs_boundaries, f"choose a method that needs none ({free})"),
+        (adaptor, adaptor and adaptor.start == "second-task", "give it another start"),
     ):
         if needs and not course.boundaries:
             raise SettingsError(
-                f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. Choose a "
-                f"scenario that does, or {instead}."
+                f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. "
+                f"{_way_to_boundaries(config)}, or {instead}."
             )
     return Learner(
         _net(config, course.sample, len(course.classes) if fixed else 1),
@@ -149,9 +151,23 @@ def new_learner(course: Course) -> Learner:
     )
 
 
+def _way_to_boundaries(config: Config) -> str:
+    if config.scenario is None:
+        return "Give its batches as (x, labels, task)"
+    if config.scenario.get("boundaries") is False:
+        return "Set scenario.boundaries=true"
+    return "Choose a scenario that does"
+
+
 def _method(config: Config) -> Method:
     method: Method = make(config.method, METHODS)
     return method
+
+
+def _with_policy(config: Config) -> Config:
+    """With the memory's policy written out, for the records: the method's own where the user names none."""
+    policy = config.memory.policy or _method(config).memory_policy
+    return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 
 
 def _plan(config: Config, data: DataSet) -> Plan:

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from evenkeel.errors import SettingsError, above_zero, share
 from evenkeel.memory import Memory
 from evenkeel.methods.distilling import UNSEEN, Distilling, distillation, joined, leave_out
-from evenkeel.nets import Net, evaluating
+from evenkeel.methods.exemplars import features_of
+from evenkeel.nets import Net
 from evenkeel.types import View
 
 RIDGE = 1e-2  # pull toward no correction, in the loss of the fit; a few separable samples would have none else
@@ -25,7 +26,8 @@ class BiC(Distilling):
     for good, in training, in the teacher and in prediction, so that answers between boundaries are corrected too.
 
     The original holds out some exemplars and as many samples of the finished task, which it reads again. Strictly in
-    one pass, each sample is held out by chance as it arrives, into a balanced part of the memory.
+    one pass, each sample is held out by chance as it arrives, into a balanced part of the memory; where the data come
+    in several passes, the same samples every time.
     """
 
     title = "BiC"
@@ -73,11 +75,9 @@ class BiC(Distilling):
     def boundary(self, net: Net, memory: Memory) -> None:
         is_old, is_new = self.old_and_new(self.task_of)
         if memory.held is not None and len(memory.held) and bool(is_old.any()):
-            samples = memory.held.samples()
-            with evaluating(net), torch.no_grad():
-                logits = self.corrected(net(samples.x))
-            unseen = self.task_of == UNSEEN
-            scale, shift = fitted(leave_out(logits, unseen), samples.y, is_new)
+            with torch.no_grad():
+                logits = self.corrected(net.head(features_of(net, memory.held)))
+            scale, shift = fitted(leave_out(logits, self.task_of == UNSEEN), memory.held.column("y"), is_new)
             self.scale = torch.where(is_new, scale, self.scale)
             self.shift = torch.where(is_new, shift, self.shift)
         super().boundary(net, memory)
@@ -102,7 +102,6 @@ def fitted(logits: Tensor, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
         loss.backward()
         return loss
 
-    with torch.enable_grad():
-        optimizer.step(closure)
+    optimizer.step(closure)
     scale, shift = found.detach()
     return scale, shift

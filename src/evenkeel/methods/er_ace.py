@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evenkeel.errors import SettingsError
+from evenkeel.errors import SettingsError, one_of
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method, cross_entropy
 from evenkeel.methods.distilling import leave_out
@@ -20,7 +20,7 @@ class ERACE(Method):
     The incoming batch competes only with its own classes and with those never seen, so it does not push old classes
     down; memory, which holds all of them, competes with all. "Own" is what is in the batch: no boundary is needed, and
     masking and replay begin with the first batch. With `task_free=False` both begin with the second task, as in the
-    released CBA code (where also every class above the highest seen one counts as unseen, and none below it).
+    released CBA code (where also every class from the highest seen one on counts as unseen, and none below it).
 
     It was made for one pass: nothing is read again.
     """
@@ -31,9 +31,10 @@ class ERACE(Method):
 
     def __init__(self, *, task_free: bool = True) -> None:
         super().__init__()
-        self.task_free = task_free
+        one_of("task_free", task_free, (True, False))
+        self.task_free = bool(task_free)
         self.needs_boundaries = not task_free
-        self.register_buffer("begun", torch.tensor(task_free))
+        self.register_buffer("begun", torch.tensor(self.task_free))
 
     @property
     def draws(self) -> int:  # type: ignore[override]
@@ -44,6 +45,7 @@ class ERACE(Method):
             raise SettingsError("This ERACE already belongs to a learner and knows its classes; make a new one.")
         device = next(net.parameters()).device
         self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool, device=device))
+        self.begun = self.begun.to(device)
 
     def grow(self, outputs: int) -> None:
         self.seen = F.pad(self.seen, (0, outputs - len(self.seen)))

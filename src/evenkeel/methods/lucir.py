@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from evenkeel.errors import above_zero, whole_number
+from evenkeel.errors import above_zero, at_least_zero, whole_number
 from evenkeel.heads import CosineHead, cosine_parts
 from evenkeel.memory import Memory
 from evenkeel.methods.distilling import UNSEEN, Distilling, joined
@@ -25,7 +25,7 @@ class LUCIR(Distilling):
     samples. s is learned, from `scale` on (the original's 1 needs more than one pass to rise). lambda = less_forget
     sqrt(old classes / new classes). Rows of old classes are fixed, but while the incoming batch has samples of them. At
     a boundary the head alone is fine-tuned on memory, which is balanced: `epochs` passes, the second half at a tenth of
-    the rate `lr`.
+    the rate `lr`. (A head that is one of cosines already keeps the scale it has.)
 
     The original reads a task twice more: before it, to imprint the mean features of new classes as their rows, and
     after it, to choose exemplars by herding. Strictly in one pass, a row is imprinted from the first batch that has its
@@ -48,8 +48,8 @@ class LUCIR(Distilling):
     ) -> None:
         super().__init__()
         self.scale = self.cosine_head = above_zero("scale", scale)
-        self.less_forget = less_forget
-        self.margin = margin
+        self.less_forget = at_least_zero("less_forget", less_forget)
+        self.margin = at_least_zero("margin", margin)
         self.nearest = whole_number("nearest", nearest, at_least=1)
         self.epochs = whole_number("epochs", epochs, at_least=0)
         self.lr = above_zero("lr", lr)
@@ -78,9 +78,10 @@ class LUCIR(Distilling):
         if bool(first.any()):
             with evaluating(net):
                 means, classes = class_means(F.normalize(net.features(new.x[first]), dim=1), new.y[first])
-            if bool(torch.isfinite(means).all()):  # else the step will fail, and the row must not be spoiled for ever
-                self._imprint(net, F.normalize(means, dim=1), classes)
-                self.imprinted[classes] = True
+            length = means.norm(dim=1)
+            usable = (length > 0) & length.isfinite()  # else the row would be spoiled for ever
+            self._imprint(net, F.normalize(means, dim=1)[usable], classes[usable])
+            self.imprinted[classes[usable]] = True
         self._kept = []
         for part, mine in _by_part(net, fixed):
             part.fixed.copy_(mine)
@@ -128,14 +129,13 @@ class LUCIR(Distilling):
         for part in cosine_parts(net.head):
             part.fixed.fill_(False)
         optimizer = SGD(net.head.parameters(), lr=self.lr)
-        with torch.enable_grad():
-            for epoch in range(self.epochs):
-                optimizer.param_groups[0]["lr"] = self.lr * (0.1 if 2 * epoch >= self.epochs else 1)
-                order = torch.randperm(len(y), generator=self.generator).to(y.device)
-                for rows in order.split(32):
-                    optimizer.zero_grad()
-                    F.cross_entropy(net.head(features[rows]), y[rows]).backward()
-                    optimizer.step()
+        for epoch in range(self.epochs):
+            optimizer.param_groups[0]["lr"] = self.lr * (0.1 if 2 * epoch >= self.epochs else 1)
+            order = torch.randperm(len(y), generator=self.generator).to(y.device)
+            for rows in order.split(32):
+                optimizer.zero_grad()
+                F.cross_entropy(net.head(features[rows]), y[rows]).backward()
+                optimizer.step()
         optimizer.zero_grad()
 
 

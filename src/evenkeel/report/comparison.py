@@ -31,7 +31,7 @@ def findings(scene: Scene) -> list[str]:
     reached = [(group, found) for group in among if (found := group.estimate(name))]
     group, best = max(reached, key=lambda each: each[1].mean * (1 if measure.higher_is_better else -1))
     sentence = f"{group.label} reached {measure.title} {number(best)} ({_seeds(best.n)})"
-    if len(reached) > 1:
+    if len(reached) > 1 and not group.is_bound:
         sentence += f", the best mean of {len(reached)}; no two of them differ in CBA alone"
     return [sentence + "."]
 
