@@ -17,7 +17,8 @@ from scipy import stats
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
-from evenkeel.memory import Memory, hash_key, hash_keys, parse_bytes, sample_without_replacement
+from evenkeel.hashing import hash_key, hash_keys
+from evenkeel.memory import Memory, parse_bytes, sample_without_replacement
 
 CAPACITY, STREAM = 4, 10
 FAIR = 1e-4  # the seeds are fixed: a fair sampler that passes once passes always

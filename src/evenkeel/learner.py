@@ -24,18 +24,18 @@ from evenkeel.errors import (
     whole_number,
 )
 from evenkeel.fitting import make_cosine, memory_for, require_memory, require_parts
+from evenkeel.hashing import hash_keys
 from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
-from evenkeel.memory import Memory, hash_keys
+from evenkeel.memory import Memory
 from evenkeel.methods import Method
-from evenkeel.nets import Net, evaluating
+from evenkeel.nets import PREDICT_BATCH, Net, evaluating
 from evenkeel.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.rng import Streams, make_generator, next_seed
 from evenkeel.step import Outcome, Step
 from evenkeel.types import StepRecord
 
 STATISTICS = ("all", "replay")
-PREDICT_BATCH = 128  # the fastest on a conv net, see benchmarks/run_cost.py
 
 
 class Learner:

@@ -5,17 +5,16 @@ each set of `capacity` samples of the stream is equally likely, however the stre
 priority ever turned away is a bar that later samples must pass, also when removals have made room.
 """
 
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from evenkeel.config import call_text
 from evenkeel.errors import CheckpointError, InputError, SettingsError, one_of, share, whole_number
+from evenkeel.hashing import hash_key, hash_samples
 from evenkeel.rng import next_seed
 from evenkeel.types import Draw
 
@@ -292,37 +291,6 @@ def sample_without_replacement(population: int, count: int, generator: torch.Gen
     while len(chosen) < count:
         chosen.update(dict.fromkeys(torch.randint(population, (count,), generator=generator).tolist()))
     return torch.tensor(list(chosen)[:count], dtype=torch.int64)
-
-
-def hash_samples(x: Tensor, salt: int) -> Tensor:
-    """(n,) 64-bit hashes of the rows' bytes: a random weighted sum modulo 2^64, its bits then mixed."""
-    rows = x.contiguous().flatten(1).view(torch.uint8)
-    weights = torch.randint(-(2**63), 2**63 - 1, rows.shape[1:], generator=torch.Generator().manual_seed(salt))
-    marks = (rows.long() * weights.to(rows.device)).sum(dim=1)
-    marks = (marks ^ (marks >> 32)) * 0x2545F4914F6CDD1D
-    return marks ^ (marks >> 29)
-
-
-def hash_key(key: object) -> int:
-    """A key as a 64-bit number: the memory need not hold a user's name to forget that user's data."""
-    if isinstance(key, np.generic) or (isinstance(key, Tensor | np.ndarray) and key.ndim == 0):
-        key = key.item()  # so that 7 is one key as a Python, numpy or torch number
-    if not isinstance(key, str | bytes | int):
-        raise InputError(f"A key is a string, bytes or a whole number, but {key!r} is a {type(key).__name__}.")
-    digest = hashlib.blake2b(f"{type(key).__name__}:{key!r}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True) or 1  # 0 marks a sample without a key
-
-
-def hash_keys(key: object, samples: int) -> Tensor:
-    """(samples,) one key for all of them, or a sequence with one for each."""
-    if key is None:
-        return torch.zeros(samples, dtype=torch.int64)
-    if isinstance(key, str | bytes) or not isinstance(key, Iterable) or (isinstance(key, Tensor) and not key.ndim):
-        return torch.full((samples,), hash_key(key))
-    keys = [hash_key(one) for one in key]
-    if len(keys) != samples:
-        raise InputError(f"key has {len(keys)} entries, but x has {samples} samples.")
-    return torch.tensor(keys)
 
 
 def parse_bytes(text: str) -> int:

@@ -15,6 +15,8 @@ from evenkeel.config import Recipe
 from evenkeel.errors import SettingsError, nearest
 from evenkeel.heads import CosineHead, GrowingHead
 
+PREDICT_BATCH = 128  # samples forwarded at once outside a step: the fastest on a conv net, see benchmarks/run_cost.py
+
 
 class Net(nn.Module):
     """A backbone and a head, both as they come.

@@ -227,10 +227,8 @@ def groups(runs: Sequence[Results]) -> list[Group]:
 
 def _bound(table: Mapping[str, Any]) -> str:
     """Of a method, or of the one that it repeats; none of a method that this version does not know."""
-    method, inner = (
-        METHODS.get(str(table.get("name"))),
-        [value for value in table.values() if isinstance(value, Mapping)],
-    )
+    method = METHODS.get(str(table.get("name")))
+    inner = [value for value in table.values() if isinstance(value, Mapping)]
     return (method.bound if method else "") or "".join(map(_bound, inner))
 
 

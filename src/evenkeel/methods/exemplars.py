@@ -5,9 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evenkeel.memory import Memory
-from evenkeel.nets import Net, evaluating
-
-BATCH = 128  # as in predictions
+from evenkeel.nets import PREDICT_BATCH, Net, evaluating
 
 
 @torch.no_grad()
@@ -15,7 +13,7 @@ def features_of(net: Net, memory: Memory) -> Tensor:
     """(len(memory), features) of every stored sample, in evaluation mode and without augmentation."""
     with evaluating(net):
         rows = torch.arange(len(memory), device=memory.column("y").device)
-        return torch.cat([net.features(memory.samples(part).x) for part in rows.split(BATCH)])
+        return torch.cat([net.features(memory.samples(part).x) for part in rows.split(PREDICT_BATCH)])
 
 
 def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,11 +37,9 @@ def herding(features: Tensor) -> Tensor:
     return torch.stack(order)
 
 
-def herd(net: Net, memory: Memory) -> None:
-    """Let the samples of each class leave memory in the reverse order of herding, so that the mean stays."""
-    if not len(memory):
-        return
-    features, y = F.normalize(features_of(net, memory), dim=1), memory.column("y")
+def herd(memory: Memory, features: Tensor) -> None:
+    """Let the samples of each class leave memory in the reverse order of herding, so that its mean stays."""
+    features, y = F.normalize(features, dim=1), memory.column("y")
     for label in y.unique():
         rows = (y == label).nonzero().flatten()
         memory.prefer(rows[herding(features[rows])])

@@ -49,7 +49,8 @@ class ICaRL(Distilling):
         return F.binary_cross_entropy_with_logits(logits[:, seen], target[:, seen])
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        herd(net, memory)
+        if len(memory):
+            herd(memory, features_of(net, memory))
         super().boundary(net, memory)
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:

@@ -118,14 +118,15 @@ class LUCIR(Distilling):
         return loss
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        herd(net, memory)
-        if self.task > 0 and len(memory):
-            self._finetune(net, memory)
+        if len(memory):
+            features = features_of(net, memory)
+            herd(memory, features)
+            if self.task > 0:
+                self._finetune(net, features, memory.column("y"))
         super().boundary(net, memory)
 
-    def _finetune(self, net: Net, memory: Memory) -> None:
+    def _finetune(self, net: Net, features: Tensor, y: Tensor) -> None:
         """The head alone, on the features that memory has now: they do not change meanwhile."""
-        features, y = features_of(net, memory), memory.column("y")
         for part in cosine_parts(net.head):
             part.fixed.fill_(False)
         optimizer = SGD(net.head.parameters(), lr=self.lr)
