@@ -1,0 +1,49 @@
+"""The command line. Each group of commands has a file; `evenkeel --help` lists them."""
+
+import os
+import sys
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from evenkeel.cli import data, runs
+from evenkeel.cli.screen import notes, out
+from evenkeel.errors import EvenkeelError
+
+app = typer.Typer(
+    help="Learn from a stream in one pass, with a small memory, without tilting toward whatever came last.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("run")(runs.run_command)
+app.command("report")(runs.report_command)
+app.command("list")(runs.list_command)
+app.add_typer(data.app, name="data")
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if show_version:
+        out.print(f"evenkeel {version('evenkeel')}", highlight=False)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Errors on purpose are one message; anything else is our bug and keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no ± or ↑ shows a question mark
+    try:
+        app()
+    except EvenkeelError as error:
+        notes.print(str(error), style="red", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except BrokenPipeError:  # `evenkeel list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
