@@ -27,6 +27,10 @@ class RunError(EvenkeelError, ValueError):
     """The records of a run cannot be read, or do not belong to the run that is to go on."""
 
 
+class BusyError(RunError):
+    """Another process is at work where this one wants to be."""
+
+
 class CheckpointError(EvenkeelError, ValueError):
     """A file is not a checkpoint this version can read, or does not fit what it is loaded into."""
 

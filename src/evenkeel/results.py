@@ -4,6 +4,7 @@ A run's folder holds `records.jsonl` (equal for equal runs, however often one wa
 memory and command of each process that worked on it) and `model.ek`, the learner at the last checkpoint.
 """
 
+import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from evenkeel.errors import RunError
 
 RECORDS = "records.jsonl"
+PACKED = "records.jsonl.gz"  # the same, of a finished run that is put away
 USAGE = "usage.jsonl"
 
 
@@ -125,10 +127,15 @@ def from_line(line: str | bytes) -> Record:
         raise ValueError(f"not a record: {error}") from None
 
 
+def records_of(folder: Path) -> Path | None:
+    """The file with the records of the run in `folder`, packed or not; None where there is no run."""
+    return next((path for path in (folder / RECORDS, folder / PACKED) if path.is_file()), None)
+
+
 def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
     """The records of a file up to the first that is torn, each with the offset of its end."""
     offset = 0
-    with path.open("rb") as file:
+    with gzip.open(path) if path.name == PACKED else path.open("rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
                 return
@@ -138,6 +145,28 @@ def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
                 return
             offset += len(line)
             yield record, offset
+
+
+def last_record(folder: Path) -> Record | None:
+    """The last whole record of the run in `folder`, without reading the others; None where there is none."""
+    path = records_of(folder)
+    if path is None:
+        return None
+    if path.name == PACKED:
+        return next((record for record, _ in reversed(list(whole_records(path)))), None)
+    with path.open("rb") as file:
+        size, chunk = file.seek(0, os.SEEK_END), 4096
+        while True:
+            file.seek(max(0, size - chunk))
+            *whole, _ = file.read(min(chunk, size)).split(b"\n")  # after the last line break is nothing, or a torn line
+            lines = whole if chunk >= size else whole[1:]  # the first may have begun before the chunk
+            if lines or chunk >= size:
+                break
+            chunk *= 4
+    try:
+        return from_line(lines[-1]) if lines else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -188,8 +217,8 @@ class Results:
     def read(cls, folder: str | os.PathLike[str]) -> "Results":
         """The run in `folder`, finished or not."""
         folder = Path(folder)
-        path = folder / RECORDS
-        if not path.is_file():
+        path = records_of(folder)
+        if path is None:
             raise RunError(f"{str(folder)!r} is not a run: there is no file {RECORDS} in it.")
         try:
             return cls.of((record for record, _ in whole_records(path)), folder)
@@ -231,8 +260,9 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
     """Runs in these folders and below them."""
     found: dict[Path, None] = {}
     for folder in folders:
-        below = [folder / RECORDS] if (folder / RECORDS).is_file() else sorted(folder.rglob(RECORDS))
-        if not below:
+        below = [folder] if records_of(folder) else sorted({path.parent for path in folder.rglob(f"{RECORDS}*")})
+        runs = [each for each in below if records_of(each)]
+        if not runs:
             raise RunError(f"There is no run in {str(folder)!r}: no file {RECORDS} in it or below.")
-        found.update(dict.fromkeys(path.parent for path in below))
+        found.update(dict.fromkeys(runs))
     return list(found)

@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables for the terminal; that of measures for other formats too."""
 
 import inspect
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from evenkeel.experiment.config import PARTS, Config
 from evenkeel.experiment.loading import presets
 from evenkeel.experiment.parts import settings_of
 from evenkeel.results import Results
+from evenkeel.sheets import Cell, Sheet, Shown, signed, to_rich
 from evenkeel.summary import MEASURES, Group, gain, groups, pairs
 
 PROGRESS = (
@@ -26,39 +27,38 @@ PROGRESS = (
 HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
 
 
-def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> Table:
+def measures_sheet(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> Sheet:
     """Means and intervals by group, and what CBA gains, paired by seed."""
     found = groups(runs)
     seeds = sorted({len(group.runs) for group in found})
     counted = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]} seeds"
     interval = ", mean ± half of the 95% interval" if seeds[-1] > 1 else ""
-    table = Table(title=f"In percent, {counted}{interval}", title_justify="left")
     homes = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in found]
     several = len(set(homes)) > 1  # numbers on other data must not look comparable
-    for column in ["on"] * several + [""]:
-        table.add_column(column)
-    for name in names:
-        table.add_column(f"{MEASURES[name].title}{MEASURES[name].arrow}", justify="right")
     gains = {with_.setting: (without, with_) for without, with_ in pairs(found)}
+    rows, bold = list[list[Cell]](), set[int]()
     for home, group in zip(homes, found, strict=True):
-        where = [home] * several
+        where: list[Cell] = [home] * several
         unfinished = sum(run.ended is None for run in group.runs)
         label = group.label + (f" ({unfinished} unfinished)" if unfinished else "")
-        table.add_row(*where, label, *(str(group.estimate(name) or "-") for name in names))
+        rows.append([*where, label, *(group.estimate(name) for name in names)])
         if group.setting in gains:
-            values = [signed(gain(name, *gains[group.setting])) for name in names]
-            table.add_row(*where, "  gain by CBA, paired", *values, style="bold")
-    return table
+            bold.add(len(rows))
+            label_of_gain = Shown(f"{group.label}: gain by CBA, paired", "  gain by CBA, paired")
+            rows.append([*where, label_of_gain, *(signed(gain(name, *gains[group.setting])) for name in names)])
+    headings = [f"{MEASURES[name].title}{MEASURES[name].arrow}" for name in names]
+    title = f"In percent, {counted}{interval}"
+    return Sheet(title, ["on"] * several + ["", *headings], rows, bold=frozenset(bold))
+
+
+def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> Table:
+    """The same for a terminal."""
+    return to_rich(measures_sheet(runs, names))
 
 
 def _scenario(group: Group) -> str:
     scenario = group.runs[0].started.config["scenario"]
     return str(scenario["name"]) if scenario else "own stream"
-
-
-def signed(value: object) -> str:
-    text = "-" if value is None else str(value)
-    return text if text.startswith("-") else f"+{text}"
 
 
 def config_tables() -> list[Table]:

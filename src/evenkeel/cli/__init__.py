@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli import data, runs
+from evenkeel.cli import data, grids, ledger, runs, tables, tune
 from evenkeel.cli.screen import notes, out
 from evenkeel.errors import EvenkeelError
 
@@ -21,7 +21,13 @@ app = typer.Typer(
 )
 app.command("run")(runs.run_command)
 app.command("report")(runs.report_command)
+app.command("table")(tables.table_command)
+app.command("compare")(tables.compare_command)
+app.command("reproduce")(grids.reproduce_command)
+app.command("grid")(grids.grid_command)
+app.command("tune")(tune.tune_command)
 app.command("list")(runs.list_command)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(data.app, name="data")
 
 

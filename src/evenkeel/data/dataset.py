@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenkeel.errors import DataError, nearest, whole_number
+from evenkeel.errors import DataError, nearest, share, whole_number
+from evenkeel.rng import make_generator
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the total."""
@@ -68,10 +70,32 @@ class DataSet:
         train, test = (Split(x, y) for x, y in zip(samples, labels, strict=True))
         return cls(name, train, test, names, content_digest(train, test, names))
 
-    def limited(self, *, train: int | None = None, test: int | None = None) -> "DataSet":
-        """Only the first `train` and `test` samples of each class, in the order they have, for short runs."""
+    def limited(self, *, train: int | None = None, test: int | None = None, held_out: float | None = None) -> "DataSet":
+        """Only the first `train` and `test` samples of each class, in the order they have, for short runs.
+
+        held_out: a share of the training samples left. They are taken out, and are the test samples of the new set; the
+        old test samples are not looked at.
+        """
         splits = _first(self.train, train, "train"), _first(self.test, test, "test")
+        if held_out is not None:
+            splits = self._held_out(splits[0], held_out)
         return DataSet(self.name, *splits, self.classes, content_digest(*splits, self.classes))
+
+    def _held_out(self, split: Split, part: float) -> tuple[Split, Split]:
+        """What is left of `split`, and what is held out. No seed moves it: all runs of a search are judged alike."""
+        sizes = np.bincount(split.y, minlength=len(self.classes))
+        wanted = np.rint(share("held_out", part) * sizes).astype(np.int64)
+        wrong = np.flatnonzero((wanted < 1) | (wanted >= sizes))
+        if len(wrong):
+            raise DataError(
+                f"held_out={part} of the class {self.classes[wrong[0]]!r} of {self.name} is {wanted[wrong[0]]} of its "
+                f"{sizes[wrong[0]]} training samples, but one at least must be held out, and one be left to learn from."
+            )
+        drawn = torch.randperm(len(split), generator=make_generator(0, "held out")).numpy()
+        labels = split.y[drawn]
+        held = np.sort(drawn[_rank(labels) < wanted[labels]])
+        left = np.setdiff1d(drawn, held)
+        return Split(split.x[left], split.y[left]), Split(split.x[held], split.y[held])
 
 
 def content_digest(train: Split, test: Split, classes: Sequence[str]) -> str:
@@ -178,8 +202,14 @@ def _first(split: Split, count: int | None, setting: str) -> Split:
     if count is None:
         return split
     whole_number(setting, count, at_least=1)
-    order = np.argsort(split.y, kind="stable")
-    of_order = split.y[order]
-    rank = np.arange(len(order)) - np.searchsorted(of_order, of_order)  # place among the samples of its class
-    kept = np.sort(order[rank < count])
+    kept = np.flatnonzero(_rank(split.y) < count)
     return Split(split.x[kept], split.y[kept])
+
+
+def _rank(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) the place of each sample among those of its class, from 0."""
+    order = np.argsort(labels, kind="stable")
+    of_order = labels[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order)) - np.searchsorted(of_order, of_order)
+    return rank

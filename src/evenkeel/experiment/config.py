@@ -12,9 +12,11 @@ from pydantic import (
     PlainSerializer,
     PositiveFloat,
     PositiveInt,
+    SerializerFunctionWrapHandler,
     StrictStr,
     ValidationInfo,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -29,6 +31,7 @@ from evenkeel.zoo import NETS
 
 _or_none = BeforeValidator(lambda given: None if given == "none" else given)
 Maybe = Annotated[PositiveInt | None, _or_none]
+Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, _or_none]
 Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
 
 
@@ -43,12 +46,21 @@ class _Strict(BaseModel):
 
 
 class Limits(_Strict):
-    """Fewer samples of each class, for short runs. None for all."""
+    """Less of the data, for short runs and for the choice of settings. None for all."""
 
     train: Maybe = None
     """Training samples of each class"""
     test: Maybe = None
     """Test samples of each class"""
+    tasks: Maybe = None
+    """Only the first tasks of the stream; outputs are as many as without"""
+    held_out: Share = None
+    """Share of each class's training samples to be tested on instead of the test data"""
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the younger settings where they are not used: records of older runs lack them, and are compared."""
+        return {name: value for name, value in dump(self).items() if name in ("train", "test") or value is not None}
 
 
 class Batches(_Strict):

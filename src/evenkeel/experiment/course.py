@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -51,10 +51,11 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     """A scenario over the config's data set, or the user's own."""
     if own is not None and not isinstance(own, DataSet):
         raise SettingsError(f"data is a {type(own).__name__}; make it a DataSet: DataSet.of(x_train, y_train, ...).")
-    config = _with_policy(config)
+    config = with_policy(config)
     data = load_data(config, root, progress) if own is None else own
-    if config.limits.train is not None or config.limits.test is not None:
-        data = data.limited(train=config.limits.train, test=config.limits.test)
+    limits = config.limits
+    if limits.train or limits.test or limits.held_out:
+        data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
     plan = _plan(config, data)
     passes = _method(config).mixed_passes
     if passes:
@@ -95,7 +96,13 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
             f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
             "another method, or give a data set."
         )
-    config = _with_policy(config)
+    for name in ("tasks", "held_out"):  # whoever chooses settings must not be tested on more than they think
+        if getattr(config.limits, name) is not None:
+            raise SettingsError(
+                f"limits.{name} needs a data set. A stream of your own has the batches you give, and is tested on the "
+                "samples you give; leave it away."
+            )
+    config = with_policy(config)
     stream = OpenStream(batches)
     exam = None if test is None else _open_exam(test, stream)
     growing = config.learner.model_copy(update={"head": "growing"})
@@ -164,19 +171,24 @@ def _method(config: Config) -> Method:
     return method
 
 
-def _with_policy(config: Config) -> Config:
+def with_policy(config: Config) -> Config:
     """With the memory's policy written out, for the records: the method's own where the user names none."""
     policy = config.memory.policy or _method(config).memory_policy
     return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 
 
 def _plan(config: Config, data: DataSet) -> Plan:
-    table = dict(config.scenario or {})
+    """The tasks of the scenario, or the first of them: all are planned, so that these are the same."""
+    table, first = dict(config.scenario or {}), config.limits.tasks
     scenario = SCENARIOS[table["name"]]
     if get_type_hints(scenario)["tasks"] is not int:
         table["tasks"] = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
     plan: Plan = make(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
-    return plan
+    if first is not None and first > len(plan.tasks):
+        raise SettingsError(
+            f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)}. Leave it away for all."
+        )
+    return replace(plan, tasks=plan.tasks[:first])
 
 
 def _exam(plan: Plan, data: DataSet) -> Exam:

@@ -1,5 +1,6 @@
 """The folder of a run: what one process writes, and the next goes on from."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evenkeel import checkpoint
-from evenkeel.errors import CheckpointError, RunError
+from evenkeel.errors import BusyError, CheckpointError, RunError
 from evenkeel.learner import Learner
-from evenkeel.results import RECORDS, USAGE, Ended, Record, Session, Started, Stepped, to_line, whole_records
+from evenkeel.results import PACKED, RECORDS, USAGE, Ended, Record, Session, Started, Stepped, to_line, whole_records
 
 MODEL = "model.ek"
 LOCK = ".lock"
@@ -31,11 +32,21 @@ class Folder:
         with self._told("keep a run in"):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / LOCK).open("ab")
-            _lock(self._lock, path)
+            hold(self._lock, path)
+            self._unpack()
             self._records: BinaryIO = (path / RECORDS).open("ab")
             for left in path.glob(f".{MODEL}.*.partial"):  # by a process that was killed while it saved
                 left.unlink()
         self._digest = hashlib.sha256()
+
+    def _unpack(self) -> None:
+        """A run that was put away is brought back whole."""
+        packed = self.path / PACKED
+        if packed.is_file():
+            partial = self.path / f".{RECORDS}.partial"
+            partial.write_bytes(gzip.decompress(packed.read_bytes()))
+            partial.replace(self.path / RECORDS)
+            packed.unlink()
 
     def close(self) -> None:
         self._records.close()
@@ -105,9 +116,9 @@ class Folder:
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
-    """Threads may differ: the ones of the beginning are used."""
+    """Name and threads may differ: the ones of the beginning are used."""
     old, new = (json.loads(to_line(replace(each, threads=0))) for each in (before, now))
-    found = [each for each in _differences(old, new) if each[0] != "config.name"]
+    found = [each for each in _differences(old, new) if each[0] not in ("config.name", "config.threads")]
     if found:
         shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in found[:3])
         raise RunError(
@@ -127,16 +138,17 @@ def _differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, An
     return [] if old == new else [(where, old, new)]
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
+def hold(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
+    """Lock an open file until it is closed or the process ends. BusyError where another has it, unless told to wait."""
     if sys.platform == "win32":  # no advisory locks there; two processes in one folder are the user's own fault
         return
     import fcntl
 
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         file.close()
-        raise RunError(
+        raise BusyError(
             f"Another process, or a run of this one that was not closed, is at work in {str(path)!r}; wait for it, or "
             "choose another folder."
         ) from None

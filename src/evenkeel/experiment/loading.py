@@ -42,8 +42,8 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
     given = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
     change: dict[str, Any] = {}
     for override in overrides:
-        change = _merged(change, _parsed(override), other_part=False)
-    given = _merged(given, change)
+        change = merged(change, _parsed(override), other_part=False)
+    given = merged(given, change)
     try:
         config = Config.model_validate(given)
         return config if config.name else config.model_copy(update={"name": _title(config.method, config.adaptor)})
@@ -92,7 +92,7 @@ def _extended(given: Mapping[str, Any], folder: Path, above: list[Path]) -> dict
         raise SettingsError(f"extends = {base!r} is not the name of a config.")
     beside = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
     rest = {key: value for key, value in given.items() if key != "extends"}
-    return _merged(_read(beside[0] if beside else base, above), rest)
+    return merged(_read(beside[0] if beside else base, above), rest)
 
 
 def _parsed(override: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _parsed(override: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
     """`change` on top of `base`. A table with another name is another part: the settings of the old one go.
 
     Not so where both come from one command (`other_part` is False): there the order does not matter.
@@ -121,7 +121,7 @@ def _merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: b
         old = result.get(key)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
             other = other_part and "name" in value and value["name"] != old.get("name")
-            result[key] = dict(value) if other else _merged(old, value, other_part=other_part)
+            result[key] = dict(value) if other else merged(old, value, other_part=other_part)
         else:
             result[key] = value
     return result

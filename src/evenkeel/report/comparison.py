@@ -17,11 +17,11 @@ PAIRED = "gain by CBA, paired by seed"
 OWN_STREAM = "a stream of the user's own"
 
 
-def findings(scene: Scene) -> list[str]:
-    """The outcome in plain words: what CBA changed, or else who did best."""
+def findings(scene: Scene, told: Sequence[str] = TOLD) -> list[str]:
+    """The outcome in plain words: what CBA changed in the measures `told`, or else who did best."""
     if scene.pairs:
-        told = [name for name in TOLD if name in scene.measures]
-        return [_finding(without, with_, told) for without, with_ in scene.pairs]
+        names = [name for name in told if name in scene.measures]
+        return [_finding(without, with_, names) for without, with_ in scene.pairs]
     if not scene.finished:
         return ["No run is finished yet, so there is nothing to compare; the figures show how far each has come."]
     if not (names := scene.measures):
@@ -78,7 +78,7 @@ def facts(scene: Scene) -> list[tuple[str, str]]:
     size = [*samples, *([f"{len(scene.class_names)} classes"] if scene.class_names else [])]
     return [
         ("Data set", f"{data.get('name', 'unknown')}" + (f" ({', '.join(size)})" if size else "")),
-        ("Scenario", scenario_text(scene.first.started.config.get("scenario"))),
+        ("Scenario", "\n".join(dict.fromkeys(scenario_text(run.started.config.get("scenario")) for run in scene.runs))),
         ("Tasks", str(scene.tasks)),
         ("Seeds", shown),
         (

@@ -155,7 +155,7 @@ def _fill(look: Look) -> dict[str, Any]:
 
 def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
     # matplotlib leaves out what begins with "_": a zero-width space in front keeps it.
-    shown = [("\u200b" if label.startswith("_") else "") + printable(label, 40) for label in labels]
+    shown = [("\u200b" if label.startswith("_") else "") + printable(label, 52) for label in labels]
     columns = _legend_columns(labels)
     figure.legend(
         handles, shown, loc="outside upper left", ncols=columns, handlelength=3, columnspacing=1.2, borderpad=0

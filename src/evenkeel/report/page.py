@@ -32,21 +32,28 @@ def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel 
     """Compare `runs` in one HTML file at `path`; a report that was there stays whole until the new one is."""
     if not runs:
         raise RunError("There is nothing to report: no runs were given.")
-    content = render(runs, title).encode("utf-8", "replace")
+    found = scenes(runs)
+    names = [comparison.title(scene, full=False) for scene in found]
+    blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(found, names, strict=True)]
+    save(render(title, blocks), path, "report")
+
+
+def save(text: str, path: Path, what: str) -> None:
+    """Write a file whole or not at all; `what` it is, for the reader of an error."""
     if path.is_dir():
-        raise RunError(f"Cannot write the report to {str(path)!r}: it is a folder.")
+        raise RunError(f"Cannot write the {what} to {str(path)!r}: it is a folder.")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
+        partial.write_bytes(text.encode("utf-8", "replace"))
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise RunError(f"Cannot write the report to {str(path)!r}: {error.strerror or error}.") from error
+        raise RunError(f"Cannot write the {what} to {str(path)!r}: {error.strerror or error}.") from error
 
 
-def render(runs: Sequence[Results], title: str) -> str:
-    """The page; equal for equal runs."""
+def render(title: str, blocks: Sequence[Block]) -> str:
+    """The page; equal for equal blocks."""
     environment = Environment(
         loader=PackageLoader("evenkeel.report", ""),
         autoescape=True,
@@ -56,9 +63,6 @@ def render(runs: Sequence[Results], title: str) -> str:
     )
     numbers = count(1)
     template = environment.get_template("template.html.j2")
-    found = scenes(runs)
-    names = [comparison.title(scene, full=False) for scene in found]
-    blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(found, names, strict=True)]
     return template.render(title=title, blocks=blocks, next_id=lambda: f"p{next(numbers)}")
 
 

@@ -146,12 +146,14 @@ class Scene:
         return [int(end) for end in np.cumsum(lengths[0])]
 
 
-def scenes(runs: Sequence[Results]) -> list[Scene]:
-    """The runs by data set and scenario, in order of first appearance."""
+def scenes(runs: Sequence[Results], *, apart_from: Sequence[str] = ()) -> list[Scene]:
+    """The runs by data set and scenario, in order of first appearance; `apart_from`: its settings that may differ."""
     found: dict[str, list[Results]] = {}
     for run in runs:
-        started = run.started
-        facts = [dict(started.data), started.config.get("data"), started.config.get("scenario"), len(started.tasks)]
+        started, scenario = run.started, run.started.config.get("scenario")
+        if isinstance(scenario, Mapping):
+            scenario = {setting: value for setting, value in scenario.items() if setting not in apart_from}
+        facts = [dict(started.data), started.config.get("data"), scenario, len(started.tasks)]
         found.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
     return [Scene(each) for each in found.values()]
 

@@ -1,6 +1,6 @@
 """The sections of a report that are figures. Each is None where the runs recorded nothing for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from evenkeel.metrics import areas_by_task
 from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
 from evenkeel.report.parts import Cell, Chart, Charts, Note, Row, Section, Table, minus, number
 from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
-from evenkeel.results import Results, Tested
+from evenkeel.results import Anytime, Results, Tested
 from evenkeel.summary import Estimate
 
 BANDS = (
@@ -19,22 +19,35 @@ BARS = "Whiskers: the 95% interval of the mean over seeds, cut off at 0 and 100.
 
 
 def accuracy_curves(scene: Scene) -> Section | None:
-    lines = _lines(scene, lambda run: {point.step: point.mean for point in run.anytime})
+    charts = anytime_curves(scene)
+    if charts is None:
+        return None
+    told = "ACC_AUC by task: the mean of the points while this task was being learned, in percent."
+    return Section("Accuracy over the stream", [charts, *_by_task(scene, told, area)])
+
+
+def anytime_curves(
+    scene: Scene,
+    of: Callable[[Anytime], float] = lambda point: point.mean,
+    title: str = "Anytime accuracy over the stream",
+    told: str = "Anytime accuracy: the mean accuracy on the tasks seen so far",
+) -> Charts | None:
+    """What `of` takes from each point of the anytime curve."""
+    lines = _lines(scene, lambda run: {point.step: of(point) for point in run.anytime})
     if not lines:
         return None
     lines = {label: line.within(0, 100) for label, line in lines.items()}
     caption = (
-        "Anytime accuracy: the mean accuracy on the tasks seen so far, on a fixed sample of the test data. "
-        f"{BANDS} Dotted lines: ends of tasks. Dashed: without CBA; solid: with."
+        f"{told}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks. "
+        "Dashed: without CBA; solid: with."
     )
-    chart = Chart("Anytime accuracy over the stream", curves(scene, lines, "accuracy (%)", limits=(0, None)))
+    return Charts(caption, [Chart(title, curves(scene, lines, "accuracy (%)", limits=(0, None)))])
 
-    def area(run: Results, task: int) -> float | None:
-        during = [point.task for point in run.anytime]
-        return areas_by_task([point.mean for point in run.anytime], during)[task] if task in during else None
 
-    told = "ACC_AUC by task: the mean of the points while this task was being learned, in percent."
-    return Section("Accuracy over the stream", [Charts(caption, [chart]), *_by_task(scene, told, area)])
+def area(run: Results, task: int) -> float | None:
+    """ACC_AUC while this task was being learned; None where it has no point."""
+    during = [point.task for point in run.anytime]
+    return areas_by_task([point.mean for point in run.anytime], during)[task] if task in during else None
 
 
 def final_accuracy(scene: Scene) -> Section | None:
@@ -100,7 +113,7 @@ def predictions(scene: Scene) -> Section | None:
             said.append(f"{label} {heights[label].mean[-1]:.1f}%")
     if not heights:
         return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
-    fair = _fair_shares(scene, [test for final in tests.values() for test in final])
+    fair = fair_shares(scene, [test for final in tests.values() for test in final])
     caption = (
         "Share of the test samples that were taken for each task's classes, after the whole stream. The long marks "
         "are the shares those tasks really have: a last one far above its mark is recency bias. "
@@ -111,7 +124,7 @@ def predictions(scene: Scene) -> Section | None:
     return Section(title, [Charts(caption, [chart]), Note(sentence)])
 
 
-def _fair_shares(scene: Scene, tests: list[Tested]) -> Array:
+def fair_shares(scene: Scene, tests: Sequence[Tested]) -> Array:
     """Of the test samples, in percent; equal ones where it is not known which class has which task."""
     counts = np.array(tests[0].confusion, dtype=np.float64).sum(axis=-1) if tests[0].confusion else np.zeros(0)
     if scene.task_classes is None or not counts.sum():

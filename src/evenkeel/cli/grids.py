@@ -1,0 +1,119 @@
+"""`evenkeel reproduce`, `grid`: the paper's tables and figures, and grids of one's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenkeel.cli.launching import LedgerFolder, Means, OnlyList, Ray, Resources, Workers, do, tell_failures
+from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.tables import Format, Output, show
+from evenkeel.errors import RunError, SettingsError, one_of
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.plan import read_grid
+from evenkeel.grids.published import VARIANTS, WIDTHS, Exhibit, exhibit, published
+from evenkeel.grids.reproduction import sheets
+from evenkeel.sheets import FORMATS
+from evenkeel.tables import measures_sheet
+
+
+def reproduce_command(
+    what: Annotated[str, typer.Argument(help=f"One of {', '.join(published())}.")],
+    *,
+    folder: LedgerFolder = Path("ledger"),
+    data_sets: Annotated[str, typer.Option("--data-set", help="With commas between them. Default: all it has.")] = "",
+    memory: Annotated[str, typer.Option(help="Sizes of memory, with commas. Default: all it has.")] = "",
+    methods: Annotated[str, typer.Option(help="As in er,derpp: each without CBA and with. Default: all.")] = "",
+    net: Annotated[str, typer.Option(help=f"{' or '.join(WIDTHS)}: a ResNet-18 of width 64 or 20.")] = "full",
+    seeds: Annotated[int | None, typer.Option(help="How many, from 0. Default: as the paper.", min=1)] = None,
+    cba: Annotated[str, typer.Option(help=f"One of {', '.join(VARIANTS)}.")] = "as-released",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting of all runs.")] = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    resources: Resources = "CPU=1",
+    data: DataFolder = None,
+    save_every: SaveEvery = 30.0,
+    only_list: OnlyList = False,
+    only_show: Annotated[bool, typer.Option("--show", help="Show what is there so far; run nothing.")] = False,
+    format: Format = "text",
+    path: Output = None,
+) -> None:
+    """Run a table or a figure of the CBA paper, or a part of one, and set our numbers beside the published.
+
+    Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
+    """
+    one_of("format", format, FORMATS)
+    found = exhibit(
+        what,
+        data=_listed(data_sets),
+        memory=[_whole(each) for each in _listed(memory)],
+        methods=_listed(methods),
+        net=net,
+        seeds=seeds,
+        cba=cba,
+        settings=settings or [],
+    )
+    ledger = Ledger(folder)
+    if only_show:
+        _tell(found, ledger, format, path)
+        return
+    means = Means(ledger, data, save_every, workers, ray, resources)
+    grid = do(found.configs(), means, only_list=only_list)
+    if grid is not None:
+        _tell(found, ledger, format, path)
+        tell_failures(grid, found.configs())
+
+
+def grid_command(
+    file: Annotated[Path, typer.Argument(help="A TOML file: seeds, and blocks with a base and what to vary.")],
+    *,
+    folder: LedgerFolder = Path("ledger"),
+    workers: Workers = None,
+    ray: Ray = None,
+    resources: Resources = "CPU=1",
+    data: DataFolder = None,
+    save_every: SaveEvery = 30.0,
+    only_list: OnlyList = False,
+    format: Format = "text",
+    path: Output = None,
+) -> None:
+    """Run every combination of a grid of your own, once, and show their measures.
+
+    Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
+    """
+    one_of("format", format, FORMATS)
+    configs = read_grid(file)
+    ledger = Ledger(folder)
+    grid = do(configs, Means(ledger, data, save_every, workers, ray, resources), only_list=only_list)
+    if grid is not None:
+        finished = [key for key in dict.fromkeys(map(run_key, configs)) if ledger.finished(key)]
+        if finished:
+            show([measures_sheet(ledger.results(finished))], format, path)
+        tell_failures(grid, configs)
+
+
+def _tell(found: Exhibit, ledger: Ledger, format: str, path: Path | None) -> None:
+    """The table, or the page with the figure."""
+    if found.values:
+        show(sheets(found, ledger), format, path)
+        return
+    from evenkeel.report import write_figure  # here, because matplotlib is slow to import
+
+    runs = ledger.results(key for config in found.configs() if ledger.finished(key := run_key(config)))
+    if not runs:
+        raise RunError(f"None of the runs of {found.number} is finished in {str(ledger.path)!r}.")
+    page = path or ledger.path / f"{found.name}.html"
+    with notes.status("Drawing"):
+        write_figure(found.name, runs, page)
+    out.print(f"{found.number}: {page.resolve()}", soft_wrap=True)
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"--memory {text!r} is not a whole number.") from None

@@ -1,0 +1,220 @@
+"""What the commands that do many runs share: where these run, how their progress is shown, how they end."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from evenkeel.cli.screen import notes, out, progress
+from evenkeel.errors import DataError, SettingsError
+from evenkeel.experiment import Config
+from evenkeel.grids.estimate import Estimator
+from evenkeel.grids.launchers import Launcher
+from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.launchers.processes import Processes
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.schedule import Grid
+from evenkeel.grids.work import Job
+
+LedgerFolder = Annotated[Path, typer.Option("--out", help="The ledger: a folder for each run, and an index.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Runs at once, each in a process. Default: one for each core. 0: in this process.", min=0),
+]
+Ray = Annotated[
+    str | None, typer.Option("--ray", help="Run on a Ray cluster: its address, or auto. --out must be shared storage.")
+]
+Resources = Annotated[str, typer.Option(help="Of each run on a Ray cluster, as in CPU=2,GPU=0.5.")]
+OnlyList = Annotated[bool, typer.Option("--list", help="Show the runs, and how long they will take; run nothing.")]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Where and how runs are done."""
+
+    ledger: Ledger
+    data: Path | None
+    save_every: float
+    workers: int | None
+    ray: str | None
+    resources: str
+
+    def launcher(self) -> Launcher:
+        """On one machine the cores are shared out among the workers."""
+        if self.ray is not None:
+            from evenkeel.grids.launchers.cluster import RayCluster
+
+            needs = _resources(self.resources)
+            return RayCluster(self.ray, threads=max(1, int(needs["CPU"])), resources=needs)
+        cores = _cores()
+        workers = cores if self.workers is None else self.workers
+        return Processes(workers, max(1, cores // workers)) if workers else InProcess(cores)
+
+    def job(self, config: Config, threads: int) -> Job:
+        config = config if config.threads else config.model_copy(update={"threads": threads})
+        data = None if self.data is None else str(self.data.resolve())
+        where = str(self.ledger.path.resolve())
+        return Job(run_key(config), config.model_dump(mode="json"), where, data, self.save_every)
+
+
+def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> Grid | None:
+    """Do what is not done yet, with bars; None where runs were only to be listed. Ends the command if a run failed."""
+    cores = _cores()
+    workers = (cores if means.workers is None else means.workers) or 1
+    with progress() as bar:
+        place = bar.add_task("Reading data", total=None)
+        estimator = Estimator(
+            means.ledger,
+            means.data,
+            max(1, cores // workers),
+            lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
+        )
+        seconds = _seconds(configs, estimator, must=means.ray is None and not only_list)
+    runs = {run_key(config): config for config in configs}
+    if only_list:
+        _list(runs, seconds, means.ledger, workers)
+        return None
+    launcher = means.launcher()
+    grid = Grid(means.ledger, [means.job(config, launcher.threads) for config in runs.values()])
+    try:
+        with _Bars(runs, seconds) as bars:
+            for now in grid.go(launcher):
+                bars.update(now)
+    except KeyboardInterrupt:
+        notes.print("Stopped. The same command goes on where the last checkpoints are.")
+        raise typer.Exit(130) from None
+    finally:
+        launcher.close()
+    return grid
+
+
+def tell_failures(grid: Grid, configs: Sequence[Config]) -> None:
+    """And end the command with an error, if there are any."""
+    named = {run_key(config): config for config in configs}
+    for key, error in grid.failed.items():
+        notes.print(f"Failed: {_named(named[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True)
+    if grid.failed:
+        notes.print("The same command tries these again. The others are finished.", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _seconds(configs: Sequence[Config], estimator: Estimator, *, must: bool) -> dict[str, tuple[int, float] | None]:
+    """Steps and seconds of each run; None where the data is not here (and need not be, if others run it)."""
+    found: dict[str, tuple[int, float] | None] = {}
+    absent: dict[str, str] = {}
+    for config in configs:
+        name = str(config.data["name"])
+        try:
+            known = None if name in absent else (estimator.steps(config), estimator.seconds(config))
+        except DataError as error:
+            if must:
+                raise
+            absent[name], known = str(error), None
+        found[run_key(config)] = known
+    for reason in absent.values():
+        notes.print(f"No estimate: {reason}", soft_wrap=True)
+    return found
+
+
+def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None], ledger: Ledger, workers: int) -> None:
+    table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
+    left = 0.0
+    for key, config in runs.items():
+        known, step, failures = seconds[key], ledger.step(key), ledger.failures(key)
+        finished = ledger.finished(key)
+        share = 1 - step / known[0] if known and known[0] else 1.0
+        left += 0.0 if finished or known is None else known[1] * share
+        state = "finished" if finished else "failed" if failures else f"at step {step}" if step else "to do"
+        scenario = "" if config.scenario is None else str(config.scenario["name"])
+        estimate = "-" if known is None else _span(known[1])
+        where = [str(config.data["name"]), scenario, str(config.memory.capacity), str(config.seed)]
+        table.add_row(config.name, *where, state, estimate)
+    out.print(table)
+    done = sum(ledger.finished(key) for key in runs)
+    out.print(f"{len(runs)} runs, {done} finished. The others: about {_span(left / workers)} with {workers} at once.")
+
+
+class _Bars:
+    """One bar for all, in estimated seconds, and one for each run at work, in steps."""
+
+    def __init__(self, runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None]) -> None:
+        self._runs, self._seconds = runs, seconds
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(),
+            console=notes,
+            transient=not notes.is_terminal,
+        )
+        self._all: TaskID | None = None
+        self._each: dict[str, TaskID] = {}
+        self._told = 0
+
+    def __enter__(self) -> "_Bars":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, grid: Grid) -> None:
+        ended = {*grid.finished, *grid.failed}
+        if self._all is None:  # what is finished before is no part of the work
+            self._told = len(ended)
+            self._all = self._bar.add_task("", total=sum(self._weight(key) for key in self._runs if key not in ended))
+            self._before = ended
+        done = sum(self._weight(key) for key in ended - self._before)
+        done += sum(self._weight(key) * self._share(key, step) for key, step in grid.steps.items())
+        self._bar.update(
+            self._all,
+            completed=done,
+            description=f"{len(grid.finished)} of {len(self._runs)} runs"
+            + (f", {len(grid.failed)} failed" if grid.failed else ""),
+        )
+        for key in grid.working.keys() - self._each.keys():
+            known = self._seconds[key]
+            self._each[key] = self._bar.add_task(f"  {_named(self._runs[key])}", total=known[0] if known else None)
+        for key, task in list(self._each.items()):
+            if key in grid.working:
+                self._bar.update(task, completed=grid.steps.get(key, 0))
+            else:
+                self._bar.remove_task(self._each.pop(key))
+        if not notes.is_terminal and len(ended) > self._told:  # in a log, a line now and then says as much
+            notes.print(f"{len(grid.finished)} of {len(self._runs)} runs finished, {len(grid.failed)} failed")
+            self._told = len(ended)
+
+    def _weight(self, key: str) -> float:
+        known = self._seconds[key]
+        return max(known[1], 1e-3) if known else 1.0
+
+    def _share(self, key: str, step: int) -> float:
+        known = self._seconds[key]
+        return step / known[0] if known and known[0] else 0.0
+
+
+def _named(config: Config) -> str:
+    return f"{config.name}, {config.data['name']}, memory {config.memory.capacity}, seed {config.seed}"
+
+
+def _span(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds))) if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _resources(text: str) -> dict[str, float]:
+    try:
+        found = {name.strip(): float(amount) for name, amount in (each.split("=") for each in text.split(","))}
+    except ValueError:
+        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5.") from None
+    return {"CPU": 1.0} | found

@@ -1,0 +1,63 @@
+"""`evenkeel ledger`: what a grid has left, and how to put it away."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from evenkeel.cli.screen import out
+from evenkeel.errors import RunError
+from evenkeel.grids.ledger import Ledger
+from evenkeel.results import find_runs
+
+app = typer.Typer(help="Ledgers: what runs are in one, its index, how to put it away.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
+
+
+@app.command("list")
+def ledger_list(folder: Folder) -> None:
+    """Show the runs of a ledger: finished, failed, or how far they are."""
+    ledger = _there(folder)
+    finished = {entry.key: entry for entry in ledger.entries()}
+    table = Table("folder", "run", "data", "seed", "state", "ACC")
+    for key in ledger.runs():
+        if key in finished:
+            entry = finished[key]
+            acc = entry.metrics.get("acc")
+            shown = "-" if acc is None else f"{acc:.1f}"
+            table.add_row(key, entry.name, entry.data, str(entry.seed), "finished", shown)
+        else:
+            failures = ledger.failures(key)
+            state = f"failed: {failures[-1].error}" if failures else f"at step {ledger.step(key)}"
+            table.add_row(key, "", "", "", state, "-")
+    out.print(table)
+
+
+@app.command("rebuild")
+def ledger_rebuild(folder: Folder) -> None:
+    """Make the index anew from the runs' folders."""
+    out.print(f"{_there(folder).rebuild()} finished runs are in the index.")
+
+
+@app.command("adopt")
+def ledger_adopt(
+    folder: Folder,
+    runs: Annotated[list[Path], typer.Argument(help="Runs made by `evenkeel run`, or folders with runs below them.")],
+) -> None:
+    """Move runs that were made one by one into a ledger, so that a grid need not make them again."""
+    ledger = Ledger(folder)
+    for run in find_runs(runs):
+        out.print(f"{run} is now {ledger.folder(ledger.adopt(run))}", soft_wrap=True)
+
+
+@app.command("pack")
+def ledger_pack(folder: Folder) -> None:
+    """Compress the records of finished runs and delete their checkpoints: numbers and configs stay, weights go."""
+    out.print(f"{_there(folder).pack() / 1e6:.1f} MB are free again.")
+
+
+def _there(folder: Path) -> Ledger:
+    if not folder.is_dir():
+        raise RunError(f"There is no ledger {str(folder)!r}.")
+    return Ledger(folder)

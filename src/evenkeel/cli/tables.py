@@ -1,0 +1,96 @@
+"""`evenkeel table`, `compare`: the measures of runs for a paper or a program, and whether a difference is chance."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenkeel.cli.screen import notes, out
+from evenkeel.errors import RunError, one_of
+from evenkeel.results import Results, find_runs
+from evenkeel.sheets import FORMATS, Sheet, render, to_rich
+from evenkeel.summary import MEASURES
+from evenkeel.tables import HEADLINE, measures_sheet
+
+Measures = Annotated[str, typer.Option(help=f"With commas between them, of: {', '.join(MEASURES)}.")]
+Format = Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file to write instead of showing the table.")]
+DEFAULT = ",".join(HEADLINE)
+
+
+def table_command(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs below them.")],
+    measures: Measures = DEFAULT,
+    format: Format = "text",
+    path: Output = None,
+) -> None:
+    """Show the measures of runs: means and intervals over seeds, and what CBA gains.
+
+    CSV has every digit, and an estimate in three columns: mean, half of the 95% interval, number of runs.
+    """
+    names = _checked(measures, format)
+    show([measures_sheet(_read(folders), names)], format, path)
+
+
+def compare_command(
+    first: Annotated[Path, typer.Argument(help="A run, or a folder with runs below it.", metavar="DIR_A")],
+    second: Annotated[
+        Path | None,
+        typer.Argument(help="What to compare it with. Left out: in DIR_A, without CBA and with.", metavar="DIR_B"),
+    ] = None,
+    measures: Measures = DEFAULT,
+    format: Format = "text",
+    path: Output = None,
+) -> None:
+    """Compare runs of two folders, paired by seed: differences, t-test and Wilcoxon's test, corrected for their number.
+
+    Methods of one name are compared, or the two methods if each folder has a single one.
+    """
+    from evenkeel.comparing import by_adaptor, side_by_side
+
+    names = _checked(measures, format)
+    if second is None:
+        sheet = by_adaptor(_read([first]), names)
+    else:
+        sheet = side_by_side(_read([first]), _read([second]), names, called=(str(first), str(second)))
+    show([sheet], format, path)
+
+
+def _checked(measures: str, format: str) -> list[str]:
+    """The names, each once; wrong ones are told before many runs are read."""
+    one_of("format", format, FORMATS)
+    names = list(dict.fromkeys(name.strip() for name in measures.split(",")))
+    for name in names:
+        one_of("measures", name, MEASURES)
+    return names
+
+
+def _read(folders: Sequence[Path]) -> list[Results]:
+    runs = []
+    for folder in find_runs(folders):
+        try:
+            runs.append(Results.read(folder))
+        except RunError as error:  # one that is just beginning, say
+            notes.print(f"Left out: {error}")
+    if not runs:
+        raise RunError(f"None of the runs in {', '.join(map(repr, map(str, folders)))} has begun.")
+    return runs
+
+
+def show(sheets: Sequence[Sheet], format: str, path: Path | None) -> None:
+    """In the terminal, or all in one file; CSV has them one below the other, an empty line between."""
+    text = "\n".join(render(sheet, format) for sheet in sheets)
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", errors="replace", newline="")
+        except OSError as error:
+            raise RunError(f"Cannot write the table to {str(path)!r}: {error.strerror or error}.") from error
+        out.print(f"Table: {path.resolve()}", soft_wrap=True)
+    elif format == "text" and sys.stdout.isatty():
+        for sheet in sheets:
+            out.print(to_rich(sheet))
+    else:
+        sys.stdout.write(text)

@@ -1,0 +1,64 @@
+"""`evenkeel tune`: settings chosen on the first tasks."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenkeel.cli.launching import LedgerFolder, Means, Ray, Resources, Workers, do
+from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.tables import show
+from evenkeel.errors import RunError
+from evenkeel.experiment import Config
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.tune import Search
+from evenkeel.sheets import Cell, Sheet, Shown
+from evenkeel.summary import MEASURES
+
+
+def tune_command(
+    file: Annotated[Path, typer.Argument(help="A TOML file: a base, the space of settings, tasks, trials, seeds.")],
+    *,
+    folder: LedgerFolder = Path("ledger"),
+    best: Annotated[Path | None, typer.Option(help="Where the best config goes. Default: best.toml in --out.")] = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    resources: Resources = "CPU=1",
+    data: DataFolder = None,
+    save_every: SaveEvery = 30.0,
+) -> None:
+    """Search for the best settings on the first tasks, tested on training samples held out; the test data is not used.
+
+    Stop it at any moment and start it again: it goes on where it was, and finds what it would have found.
+    """
+    search, ledger = Search(file), Ledger(folder)
+    means = Means(ledger, data, save_every, workers, ray, resources)
+
+    def run(what: str, configs: list[Config]) -> None:
+        notes.print(what)
+        grid = do(configs, means)
+        assert grid is not None
+        for error in grid.failed.values():
+            notes.print(f"Failed: {error}", style="red", soft_wrap=True)
+
+    tried = search.go(ledger, run)
+    measure, names = MEASURES[search.file.measure], list(search.file.space)
+    rows: list[list[Cell]] = [
+        [*(Shown(str(each.settings[name]), _short(each.settings[name])) for name in names), each.value]
+        for each in tried
+    ]
+    title = (
+        f"Best first: {len(tried)} trials of {search.file.seeds} seed{'s' * (search.file.seeds > 1)} on the first "
+        f"{search.file.tasks} tasks, tested on {search.file.held_out:.0%} of their training samples"
+    )
+    show([Sheet(title, [*names, f"{measure.title}{measure.arrow}"], rows)], "text", None)
+    target = best or folder / "best.toml"
+    try:
+        target.write_text(search.best(tried), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"Cannot write the best config to {str(target)!r}: {error.strerror or error}.") from error
+    out.print(f"Best: {target}\nRun it on the whole stream: evenkeel run {target}", soft_wrap=True)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,124 @@
+"""How long runs will take, before they are run."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from evenkeel.data.sources import Progress
+from evenkeel.experiment import Config
+from evenkeel.experiment.course import Course, new_learner, planned, with_policy
+from evenkeel.experiment.parts import make
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.methods import METHODS
+from evenkeel.nets import Net
+from evenkeel.results import Results
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much there is to do in a run."""
+
+    steps: int
+    groups: float  # of a batch each, forward and back, in a step
+    forwards: float  # batches that go forward only, in the whole run
+    batch: tuple[int, ...]  # its shape
+
+
+class Estimator:
+    """Seconds of a run: of one of the same setting in the ledger, or else from a few batches through its net.
+
+    Herding, teachers and data are not counted, so take it as a rough guide. To ask is also to check: a config that
+    does not fit its data, or data that is not there, raises here what the run would.
+    """
+
+    def __init__(self, ledger: Ledger, root: Path | None, threads: int, progress: Progress = lambda *_: None) -> None:
+        self._root, self._threads, self._progress = root, threads, progress
+        self._extents: dict[str, Extent] = {}
+        self._latest: tuple[str, Course] | None = None  # the next setting is often on the same data
+        self._costs: dict[tuple[object, ...], tuple[float, float]] = {}
+        self._known: dict[str, float] = {}
+        for entry in ledger.entries():
+            run = Results.read(ledger.folder(entry.key))
+            self._known[_setting(Config.model_validate(run.started.config))] = sum(
+                each.seconds for each in run.sessions
+            )
+
+    def steps(self, config: Config) -> int:
+        return self._extent(config).steps
+
+    def seconds(self, config: Config) -> float:
+        setting = _setting(config)
+        if setting not in self._known:
+            extent = self._extent(config)
+            both, forward = self._costs[_net(config, extent.batch)]
+            self._known[setting] = extent.steps * extent.groups * both + extent.forwards * forward
+        return self._known[setting]
+
+    def _extent(self, config: Config) -> Extent:
+        """The same for all seeds."""
+        setting = _setting(config)
+        if setting not in self._extents:
+            learner = new_learner(course := self._course(config))
+            shape = (config.batches.size, *course.sample)
+            if _net(config, shape) not in self._costs:
+                self._costs[_net(config, shape)] = _time(learner.net, shape, self._threads)
+            steps, exam = course.stream.steps or 0, 0 if course.exam is None else len(course.exam.y)
+            every, method = config.evaluation.every, learner.method
+            points = steps // every * min(exam, config.evaluation.sample or exam) if every else 0
+            outer = 0.0 if config.adaptor is None else steps * method.repeats / config.adaptor["every"]
+            self._extents[setting] = Extent(
+                steps=steps,
+                groups=method.repeats * (1 + method.draws),
+                forwards=((1 + len(course.tasks)) * exam + points) / config.batches.size + outer,
+                batch=shape,
+            )
+        return self._extents[setting]
+
+    def _course(self, config: Config) -> Course:
+        passes = make(config.method, METHODS).mixed_passes
+        same = f"{config.model_dump_json(include={'data', 'limits', 'scenario', 'batches'})} {passes}"
+        if self._latest is None or self._latest[0] != same:
+            self._latest = same, planned(config, None, self._root, self._progress)
+        return replace(self._latest[1], config=with_policy(config))
+
+
+def _setting(config: Config) -> str:
+    return run_key(config.model_copy(update={"seed": 0}))
+
+
+def _net(config: Config, batch: tuple[int, ...]) -> tuple[object, ...]:
+    """What the time of a batch depends on."""
+    return (*sorted(config.net.items()), batch)
+
+
+def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:
+    """Seconds of a batch forward and back, and forward alone."""
+    x, y = torch.rand(shape), torch.zeros(shape[0], dtype=torch.long)
+
+    def both() -> None:
+        F.cross_entropy(net(x), y).backward()
+
+    def forward() -> None:
+        with torch.no_grad():
+            net(x)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return _least(both), _least(forward)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _least(call: Callable[[], None]) -> float:
+    """Of three, because the first warms up and anything may come between."""
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return min(times)

@@ -1,0 +1,61 @@
+"""Runs as tasks of an existing Ray cluster. The ledger must be on storage that all nodes share."""
+
+import logging
+import socket
+from typing import Any
+
+from evenkeel.errors import SettingsError
+from evenkeel.grids.work import Job, work
+
+
+class RayCluster:
+    def __init__(self, address: str, *, threads: int, resources: dict[str, float]) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise SettingsError("--ray needs Ray: pip install 'evenkeel[ray]', here and on every node.") from None
+        self._ray: Any = ray
+        self.threads = threads
+        try:
+            _reach(address)
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise SettingsError(
+                f"There is no Ray cluster to be reached at {address!r}: {str(error).splitlines()[0]}. "
+                "Start one with `ray start --head`, or leave --ray out."
+            ) from None
+        cpus, others = resources.pop("CPU", float(threads)), dict(resources)
+        gpus = others.pop("GPU", 0.0)
+        # The grid itself starts a run again that lost its node: it knows what the run had learned by then.
+        self._task = ray.remote(work).options(num_cpus=cpus, num_gpus=gpus, resources=others, max_retries=0)
+        self._need = {"CPU": cpus, "GPU": gpus, **others}
+
+    @property
+    def slots(self) -> int:
+        """As many as the cluster has room for now, and one that waits, so that a cluster that scales sees it."""
+        there = self._ray.cluster_resources()
+        return 1 + int(min(there.get(name, 0.0) // amount for name, amount in self._need.items() if amount))
+
+    def start(self, job: Job) -> "Task":
+        return Task(self._ray, self._task.remote(job))
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """OSError where nobody listens: Ray itself would go on trying for minutes."""
+    host, colon, port = address.rpartition("/")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+class Task:
+    def __init__(self, ray: Any, reference: Any) -> None:
+        self._ray, self._reference = ray, reference
+
+    def at_work(self) -> bool:
+        return not self._ray.wait([self._reference], timeout=0)[0]
+
+    def stop(self) -> None:
+        self._ray.cancel(self._reference, force=True)

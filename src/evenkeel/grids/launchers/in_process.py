@@ -1,0 +1,33 @@
+"""Runs one after another in this process: for notebooks, debuggers, and small grids."""
+
+import time
+from collections.abc import Generator
+
+from evenkeel.grids.work import Job, steps
+
+SLICE = 0.2  # seconds of work each time it is asked, so that progress can be shown in between
+
+
+class InProcess:
+    slots = 1
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def start(self, job: Job) -> "Slices":
+        return Slices(steps(job))
+
+    def close(self) -> None:
+        pass
+
+
+class Slices:
+    def __init__(self, records: Generator[None]) -> None:
+        self._records = records
+
+    def at_work(self) -> bool:
+        end = time.monotonic() + SLICE
+        return any(time.monotonic() >= end for _ in self._records)
+
+    def stop(self) -> None:
+        self._records.close()

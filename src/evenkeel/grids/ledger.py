@@ -1,0 +1,207 @@
+"""The ledger of a grid: a folder for each run, named by a hash of its config, and an index that can be made anew.
+
+Any number of processes may write at once. A run's folder belongs to the process that holds its lock; the index is
+appended to under a lock of its own, and holds nothing that the folders do not.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import BusyError, EvenkeelError, RunError
+from evenkeel.experiment import Config
+from evenkeel.experiment.course import with_policy
+from evenkeel.experiment.folder import LOCK, MODEL, hold
+from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record
+
+INDEX = "index.jsonl"
+INDEX_LOCK = ".index.lock"
+FAILURES = "failures.jsonl"
+
+
+def run_key(config: Config) -> str:
+    """What a run is, in 16 hexadecimal digits.
+
+    Its name and the number of threads are no part of that: they say how it is called and how fast it was. Nor are
+    settings that are none, so that a setting of a later version, absent by default, leaves the keys as they are.
+    """
+    told = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
+    return hashlib.sha256(json.dumps(_without_none(told), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished run, as the index has it."""
+
+    key: str
+    name: str
+    seed: int
+    data: str
+    metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    error: str  # as a sentence for people
+    trace: str  # for engineers; empty where the error was on purpose
+    step: int  # how far the run was
+    time: str  # UTC, ISO 8601
+
+
+class Ledger:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def folder(self, key: str) -> Path:
+        return self.path / key
+
+    def finished(self, key: str) -> bool:
+        """From the folder itself, which is what counts."""
+        return isinstance(last_record(self.folder(key)), Ended)
+
+    def step(self, key: str) -> int:
+        """How far a run is, by its records."""
+        last = last_record(self.folder(key))
+        return 0 if last is None else last.step
+
+    def busy(self, key: str) -> bool:
+        """Whether a process is at work on it, here or on another machine that shares the disk."""
+        try:
+            with (self.folder(key) / LOCK).open("rb+") as file:
+                hold(file, self.folder(key))
+        except FileNotFoundError:
+            return False
+        except BusyError:
+            return True
+        return False
+
+    def failures(self, key: str) -> list[Failure]:
+        return [Failure(**line) for line in _lines(self.folder(key) / FAILURES)]
+
+    def fail(self, key: str, error: BaseException | str) -> None:
+        """Note why a run could not go on. It is tried again when the grid is started again."""
+        told = isinstance(error, str | EvenkeelError)
+        text = str(error) if told else f"{type(error).__name__}: {error}"
+        trace = "" if isinstance(error, str) or told else "".join(traceback.format_exception(error))
+        failure = Failure(text, trace, self.step(key), datetime.now(UTC).isoformat(timespec="seconds"))
+        self.folder(key).mkdir(parents=True, exist_ok=True)
+        _append(self.folder(key) / FAILURES, [asdict(failure)])
+
+    def note_finished(self, key: str) -> None:
+        """Enter a finished run into the index."""
+        with self._index_lock():
+            if key not in {line["key"] for line in _lines(self.path / INDEX)}:
+                _append(self.path / INDEX, [asdict(self._entry(key))])
+
+    def entries(self) -> list[Entry]:
+        """The finished runs. What the index misses, because a process was killed before it could say, is added."""
+        known = {line["key"]: Entry(**line) for line in _lines(self.path / INDEX)}
+        there = self.runs()
+        missing = [key for key in there if key not in known and self.finished(key)]
+        for key in missing:
+            self.note_finished(key)
+            known[key] = self._entry(key)
+        return [known[key] for key in there if key in known]
+
+    def rebuild(self) -> int:
+        """Make the index anew from the folders; how many finished runs there are."""
+        with self._index_lock():
+            entries = [asdict(self._entry(key)) for key in self.runs() if self.finished(key)]
+            partial = self.path / f".{INDEX}.{os.getpid()}.partial"
+            partial.unlink(missing_ok=True)
+            _append(partial, entries)
+            partial.replace(self.path / INDEX)
+        return len(entries)
+
+    def runs(self) -> list[str]:
+        """The keys of all runs that have a folder here, in order."""
+        if not self.path.is_dir():
+            return []
+        found = (each for each in self.path.iterdir() if each.is_dir() and not each.name.startswith("."))
+        return sorted(each.name for each in found if last_record(each) is not None or (each / FAILURES).is_file())
+
+    def results(self, keys: Iterable[str]) -> list[Results]:
+        return [Results.read(self.folder(key)) for key in keys]
+
+    def adopt(self, folder: Path) -> str:
+        """Move a run that was made on its own (`evenkeel run --out`) into the ledger; its key."""
+        started = Results.read(folder).started
+        key = run_key(Config.model_validate(started.config))
+        target = self.folder(key)
+        if target.exists():
+            raise RunError(f"{str(folder)!r} is a run that the ledger already has, in {str(target)!r}.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+        if self.finished(key):
+            self.note_finished(key)
+        return key
+
+    def pack(self) -> int:
+        """Compress the records of finished runs and delete their checkpoints; how many bytes are free again.
+
+        Records stay whole, so that everything can still be read. The learners are gone.
+        """
+        freed = 0
+        for entry in self.entries():
+            folder = self.folder(entry.key)
+            before = sum(each.stat().st_size for each in folder.iterdir())
+            if (folder / RECORDS).is_file():
+                partial = folder / f".{PACKED}.partial"
+                partial.write_bytes(gzip.compress((folder / RECORDS).read_bytes(), 9, mtime=0))
+                partial.replace(folder / PACKED)
+                (folder / RECORDS).unlink()
+            (folder / MODEL).unlink(missing_ok=True)
+            (folder / LOCK).unlink(missing_ok=True)
+            freed += before - sum(each.stat().st_size for each in folder.iterdir())
+        return freed
+
+    def _entry(self, key: str) -> Entry:
+        run = Results.read(self.folder(key))
+        if run.ended is None:
+            raise RunError(f"The records in {str(self.folder(key))!r} are damaged; delete the folder to do it anew.")
+        return Entry(key, run.label, run.seed, str(run.started.data["name"]), dict(run.ended.metrics))
+
+    @contextmanager
+    def _index_lock(self) -> Iterator[None]:
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / INDEX_LOCK).open("ab") as file:
+            hold(file, self.path, wait=True)
+            yield
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(each) for name, each in value.items() if each is not None}
+    return value
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file; one that was torn by a power cut is passed over."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _append(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    """In one write, on a line of its own even where the last one was torn, and on the disk when this returns."""
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                text = b"\n" + text
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,106 @@
+"""Grids of the user's own: a TOML file with configs, what to vary, and seeds."""
+
+import itertools
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
+
+from evenkeel.errors import SettingsError
+from evenkeel.experiment import Config, load_config
+from evenkeel.experiment.loading import merged
+
+Distinct = Annotated[list[Annotated[NonNegativeInt, Field(strict=True)]], Field(min_length=1)]
+
+
+class Strict(BaseModel):
+    model_config: ClassVar[ConfigDict] = {"extra": "forbid", "frozen": True}
+
+
+class Block(Strict):
+    """One base, with every combination of what varies."""
+
+    base: str
+    """A config file (beside the grid's own, or anywhere) or a preset"""
+    set: dict[str, Any] = {}
+    """Settings of all runs, as tables or as "part.setting" """
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    """Values by "part.setting", or whole tables by "part" """
+
+
+class GridFile(Strict):
+    seeds: Annotated[StrictInt, Field(gt=0)] | Distinct = 1
+    """How many, from 0, or which"""
+    blocks: Annotated[list[Block], Field(min_length=1)]
+
+    def all_seeds(self) -> list[int]:
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(dict.fromkeys(self.seeds))
+
+
+def read_grid(path: Path) -> list[Config]:
+    """All runs of a grid, those of the first seed first. Every fault of every combination is told at once.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "grid.toml"
+    ...     _ = path.write_text('''
+    ...         seeds = 3
+    ...         [[blocks]]
+    ...         base = "digits"
+    ...         vary = { "method.name" = ["er", "derpp"], "memory.capacity" = [20, 50] }
+    ...     ''')
+    ...     [(config.name, config.memory.capacity, config.seed) for config in read_grid(path)][:3]
+    [('ER', 20, 0), ('ER', 50, 0), ('DER++', 20, 0)]
+    """
+    try:
+        grid = GridFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+    except OSError as error:
+        raise SettingsError(f"Cannot read the grid {str(path)!r}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+    except ValidationError as error:
+        raise SettingsError(faults_of(path, error)) from None
+    configs, faults = list[Config](), list[str]()
+    for block in grid.blocks:
+        for what, given in _combinations(block, path.parent):
+            try:
+                configs.append(load_config(given))
+            except SettingsError as error:
+                faults.append(f"With {what or 'the base alone'}: {error}")
+    if faults:
+        raise SettingsError("\n".join(dict.fromkeys(faults)))
+    return [config.model_copy(update={"seed": seed}) for seed in grid.all_seeds() for config in configs]
+
+
+def _combinations(block: Block, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each as text for people, and as a config that extends the base."""
+    base = {"extends": base_of(block.base, folder)}
+    fixed: dict[str, Any] = {}
+    for name, value in block.set.items():
+        fixed = merged(fixed, nested(name, value), other_part=False)
+    for values in itertools.product(*block.vary.values()):
+        change: dict[str, Any] = {}
+        for name, value in zip(block.vary, values, strict=True):
+            change = merged(change, nested(name, value), other_part=False)
+        text = ", ".join(f"{name} = {value!r}" for name, value in zip(block.vary, values, strict=True))
+        yield text, {**base, **merged(fixed, change)}
+
+
+def base_of(name: str, folder: Path) -> str:
+    """A config that `folder` has, with or without its ending, or else whatever `load_config` makes of the name."""
+    beside = [each for each in (folder / name, folder / f"{name}.toml") if each.is_file()]
+    return str(beside[0].resolve()) if beside else name
+
+
+def faults_of(path: Path, error: ValidationError) -> str:
+    lines = [f"- {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+    return "\n".join([f"{str(path)!r} has a fault:" if len(lines) == 1 else f"{str(path)!r} has faults:", *lines])
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """ "a.b" and 1 as {"a": {"b": 1}}."""
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return dict(value)

@@ -1,0 +1,134 @@
+"""The tables and figures of the CBA paper: which runs are in them, and what was published."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from evenkeel.errors import SettingsError, nearest
+from evenkeel.experiment import Config, load_config
+
+Value = TypeVar("Value")
+WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the literature's small one
+VARIANTS = {"as-released": ("-cba",), "as-paper": ("-cba-as-paper",), "both": ("-cba", "-cba-as-paper")}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of a table under one heading: a setting, its runs by seed, and what the paper has."""
+
+    data: str
+    memory: int
+    row: str
+    published: list[float]  # one for each of the table's values; empty in a figure
+    configs: list[Config]  # by seed
+
+    @property
+    def title(self) -> str:
+        return self.configs[0].name
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or a figure of the paper, or the part of one that was asked for."""
+
+    name: str  # table1
+    title: str
+    values: list[str]  # what its cells hold: measures by name, and "tasks" for the accuracy on each
+    seeds: int  # of the paper
+    slips: list[str]
+    cells: list[Cell]
+
+    @property
+    def number(self) -> str:
+        """Table 1."""
+        return f"{self.name[:-1].capitalize()} {self.name[-1]}"
+
+    def blocks(self) -> list[list[Cell]]:
+        """The cells of one data set and one size of memory each."""
+        found: dict[tuple[str, int], list[Cell]] = {}
+        for cell in self.cells:
+            found.setdefault((cell.data, cell.memory), []).append(cell)
+        return list(found.values())
+
+    def configs(self) -> list[Config]:
+        """All runs, those of the first seed first: a table that is stopped early can be compared."""
+        longest = max(len(cell.configs) for cell in self.cells)
+        return [cell.configs[place] for place in range(longest) for cell in self.cells if place < len(cell.configs)]
+
+
+@cache
+def published() -> dict[str, Any]:
+    return tomllib.loads((files("evenkeel.grids") / "published.toml").read_text(encoding="utf-8"))
+
+
+def exhibit(
+    name: str,
+    *,
+    data: Sequence[str] = (),
+    memory: Sequence[int] = (),
+    methods: Sequence[str] = (),
+    net: str = "full",
+    seeds: int | None = None,
+    cba: str = "as-released",
+    settings: Sequence[str] = (),
+) -> Exhibit:
+    """A table or figure, or a part of it: some data sets, sizes of memory, methods (with and without CBA).
+
+    seeds: from 0; by default as many as the paper has. cba: as in the released code, closer to the paper's text, or
+    both. settings: on top of all, as in `--set`.
+    """
+    about = published()
+    table = about[_known("What can be reproduced", name, about)]
+    sets = [_known("--data-set", each, table["cells"]) for each in data] or list(table["cells"])
+    sizes = list(dict.fromkeys(int(size) for each in sets for size in table["cells"][each]))
+    sizes = [_known("--memory", each, sizes) for each in memory] or sizes
+    rows = list(dict.fromkeys(row for each in table["cells"].values() for block in each.values() for row in block))
+    bases = list(dict.fromkeys(_base(row) for row in rows))
+    chosen = [_known("--methods", each, [*bases, *rows]) for each in methods] or bases
+    _known("--net", net, WIDTHS)
+    suffixes = VARIANTS[_known("--cba", cba, VARIANTS)]
+    count = table["seeds"] if seeds is None else seeds
+    found = Exhibit(name, table["title"], table["values"], table["seeds"], table["slips"], [])
+    fixed = [f"net.width={WIDTHS[net]}", *_looking(name), *settings]
+    for each in sets:
+        for size in sizes:
+            for row, values in table["cells"][each].get(str(size), {}).items():
+                if row not in chosen and _base(row) not in chosen:
+                    continue
+                for variant in [row.replace("-cba", suffix) for suffix in suffixes] if row.endswith("-cba") else [row]:
+                    preset = table["preset"].format(data=each, row=variant)
+                    first = load_config(preset, [f"memory.capacity={size}", *fixed])
+                    configs = [first.model_copy(update={"seed": seed}) for seed in range(count)]
+                    found.cells.append(Cell(each, size, variant, values, configs))
+    if not found.cells:
+        raise SettingsError(f"{found.number} has no cell with these data sets, sizes of memory and methods.")
+    return found
+
+
+def _looking(name: str) -> list[str]:
+    """Tables need tests at task ends only; curves need points on the way."""
+    curve = name in ("figure1", "figure4")
+    return ["evaluation.prequential=false", "evaluation.alignment=0", *([] if curve else ["evaluation.every=0"])]
+
+
+def _base(row: str) -> str:
+    """er-cba-64 is about er."""
+    return row.partition("-cba")[0]
+
+
+def _known(what: str, given: Value, allowed: Any) -> Value:
+    if given not in allowed:
+        shown = ", ".join(map(str, allowed))
+        raise SettingsError(f"{what}: {given!r} is not one of {shown}.{nearest(given, allowed)}")
+    return given
+
+
+def without(cells: Sequence[Cell], cell: Cell) -> Cell | None:
+    """The cell that the gain by CBA of `cell` is measured against."""
+    if "-cba" not in cell.row:
+        return None
+    same = [each for each in cells if (each.data, each.memory, each.row) == (cell.data, cell.memory, _base(cell.row))]
+    return same[0] if same else None

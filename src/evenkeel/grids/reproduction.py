@@ -1,0 +1,112 @@
+"""Our numbers beside the paper's, cell by cell."""
+
+from collections.abc import Mapping, Sequence
+
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.published import Cell, Exhibit, without
+from evenkeel.results import Results
+from evenkeel.sheets import Cell as Entry
+from evenkeel.sheets import Sheet, Shown, signed
+from evenkeel.summary import MEASURES, Estimate
+
+TITLES = {"cifar10": "Split CIFAR-10", "cifar100": "Split CIFAR-100", "tiny-imagenet": "Split Tiny-ImageNet"}
+Values = Mapping[int, Sequence[float | None]]  # by seed: one for each value of the table
+
+
+def sheets(found: Exhibit, ledger: Ledger) -> list[Sheet]:
+    """One for each data set and size of memory."""
+    make = _by_task if "tasks" in found.values else _by_method
+    made = []
+    for block in found.blocks():
+        ours = {cell.row: _values(cell, found, ledger) for cell in block}
+        first, config = block[0], block[0].configs[0]
+        title = (
+            f"{found.number}, {TITLES.get(first.data, first.data)}, memory {first.memory}. "
+            f"Ours: {config.net['name']} of width {config.net['width']}, "
+            f"{_seeds([len(each) for each in ours.values()])}; the paper's: width 64, {found.seeds} seeds."
+        )
+        made.append(make(title, found, block, ours))
+    return made
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    done = sorted({each for each in numbers if each})
+    if not done:
+        return "none yet"
+    return f"{done[0]} seed{'s' * (done[0] > 1)}" if len(done) == 1 else f"{done[0]} to {done[-1]} seeds"
+
+
+def _values(cell: Cell, found: Exhibit, ledger: Ledger) -> Values:
+    """Of the runs that are finished."""
+    keys = {config.seed: run_key(config) for config in cell.configs}
+    runs = {seed: Results.read(ledger.folder(key)) for seed, key in keys.items() if ledger.finished(key)}
+    return {seed: _of_run(run, found.values) for seed, run in runs.items()}
+
+
+def _of_run(run: Results, names: Sequence[str]) -> list[float | None]:
+    values: list[float | None] = []
+    for name in names:
+        values += run.matrix()[-1].tolist() if name == "tasks" else [MEASURES[name].of(run)]
+    return values
+
+
+def _by_method(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
+    columns, rows, bold = ["", "seeds"], list[list[Entry]](), set[int]()
+    for name in found.values:
+        columns += [f"{MEASURES[name].title}{MEASURES[name].arrow}", "paper", "distance"]
+    for cell in block:
+        row: list[Entry] = [cell.title, len(ours[cell.row])]
+        for place, printed in enumerate(cell.published):
+            row += _beside(_mean(ours[cell.row], place), printed)
+        rows.append(row)
+        base = without(block, cell)
+        if base is not None:
+            bold.add(len(rows))
+            common = sorted(ours[cell.row].keys() & ours[base.row].keys())
+            gains: list[Entry] = [Shown(f"{cell.title}: gain by CBA, paired", "  gain by CBA, paired"), len(common)]
+            for place, printed in enumerate(cell.published):
+                gain = _gain(ours[base.row], ours[cell.row], place)
+                gains += _beside(gain, printed - base.published[place], sign=True)
+            rows.append(gains)
+    return Sheet(title, columns, rows, notes=list(found.slips), bold=frozenset(bold))
+
+
+def _by_task(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
+    """The other way round, because there are many values and few rows."""
+    last = len(block[0].published) - 1
+    names = [*(f"a({task},{last})" for task in range(1, last + 1)), "ACC"]
+    columns, rows = [""], [list[Entry]([name]) for name in names]
+    for cell in block:
+        columns += [cell.title, "paper", "distance"]
+        for place, row in enumerate(rows):
+            row.extend(_beside(_mean(ours[cell.row], place), cell.published[place]))
+        base = without(block, cell)
+        if base is not None:
+            columns += ["gain, paired", "paper", "distance"]
+            for place, row in enumerate(rows):
+                gain = _gain(ours[base.row], ours[cell.row], place)
+                row.extend(_beside(gain, cell.published[place] - base.published[place], sign=True))
+    return Sheet(title, columns, rows, notes=list(found.slips), bold=frozenset({last}))
+
+
+def _mean(values: Values, place: int) -> Estimate | None:
+    return Estimate.of([value for each in values.values() if (value := each[place]) is not None])
+
+
+def _gain(before: Values, after: Values, place: int) -> Estimate | None:
+    """Paired over the seeds that both have."""
+    differences = []
+    for seed in sorted(before.keys() & after.keys()):
+        one, other = before[seed][place], after[seed][place]
+        if one is not None and other is not None:
+            differences.append(other - one)
+    return Estimate.of(differences)
+
+
+def _beside(ours: Estimate | None, printed: float, *, sign: bool = False) -> list[Entry]:
+    """Ours, the paper's with its digits, and how far apart they are."""
+    theirs = Shown(round(printed, 2), f"{printed:+.2f}" if sign else f"{printed:.2f}")
+    if ours is None:
+        return [None, theirs, None]
+    distance = ours.mean - printed
+    return [signed(ours) if sign else ours, theirs, Shown(distance, f"{distance:+.1f}")]

@@ -1,0 +1,96 @@
+"""A grid of runs, done once each, whatever dies on the way."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from evenkeel.grids.launchers import Launcher, Working
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.work import Job
+
+PATIENCE = 5  # ends without a word and without a step further, before a run counts as failed
+PAUSE = 0.1  # seconds between looks
+
+
+@dataclass
+class Grid:
+    """Where all runs stand; `jobs` are done in this order."""
+
+    ledger: Ledger
+    jobs: Sequence[Job]
+    waiting: deque[Job] = field(default_factory=deque)
+    working: dict[str, Working] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # the errors of those that could not go on
+    steps: dict[str, int] = field(default_factory=dict)  # how far those at work are
+
+    def go(self, launcher: Launcher) -> Iterator["Grid"]:
+        """Launch what is to be done; give the grid after each look at it, until all is finished or failed.
+
+        Leave the loop, by an exception or otherwise, and whatever is at work is stopped.
+        """
+        self.finished = [job.key for job in self.jobs if self.ledger.finished(job.key)]
+        self.waiting = deque(job for job in self.jobs if job.key not in set(self.finished))
+        lives = {job.key: _Lives(len(self.ledger.failures(job.key))) for job in self.waiting}
+        started: dict[str, Job] = {}
+        try:
+            while self.waiting or self.working:
+                for job in self._next(launcher.slots - len(self.working)):
+                    self.working[job.key], started[job.key] = launcher.start(job), job
+                yield self
+                for key in [key for key, each in self.working.items() if not each.at_work()]:
+                    del self.working[key]
+                    self._settle(started.pop(key), lives[key])
+                self.steps = {key: self.ledger.step(key) for key in self.working}
+                time.sleep(PAUSE)
+            yield self
+        finally:
+            for each in self.working.values():
+                each.stop()
+
+    def _next(self, room: int) -> list[Job]:
+        """Up to `room` jobs. Those that another grid is at work on go to the end of the queue, or are done by then."""
+        found: list[Job] = []
+        for _ in range(len(self.waiting)):
+            if len(found) >= room:
+                break
+            job = self.waiting.popleft()
+            if self.ledger.busy(job.key):
+                self.waiting.append(job)
+            elif self.ledger.finished(job.key):
+                self.finished.append(job.key)
+            else:
+                found.append(job)
+        return found
+
+    def _settle(self, job: Job, lives: "_Lives") -> None:
+        key = job.key
+        failures = self.ledger.failures(key)
+        if self.ledger.finished(key):
+            self.finished.append(key)
+        elif len(failures) > lives.failures:
+            self.failed[key] = failures[-1].error
+        elif self.ledger.busy(key) or lives.left(self.ledger.step(key)):
+            self.waiting.appendleft(job)
+        else:
+            message = (
+                f"Its process ended {PATIENCE} times without a word and without getting further than step "
+                f"{lives.furthest}: killed, or out of memory?"
+            )
+            self.ledger.fail(key, message)
+            self.failed[key] = message
+
+
+@dataclass
+class _Lives:
+    """A run that is killed is started again, but not for ever: one that needs too much memory dies each time."""
+
+    failures: int  # of earlier grids
+    furthest: int = 0
+    deaths: int = 0
+
+    def left(self, step: int) -> bool:
+        self.deaths = 0 if step > self.furthest else self.deaths + 1
+        self.furthest = max(step, self.furthest)
+        return self.deaths < PATIENCE

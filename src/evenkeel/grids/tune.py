@@ -1,0 +1,187 @@
+"""Search for settings, by the field's etiquette: on the first tasks only, and never on the test data.
+
+The search keeps nothing of its own. Started again, it asks for the same settings in the same order, and the ledger has
+the answers to those that were tried: it goes on where it was, and its result is that of a search never stopped.
+"""
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tomli_w
+from pydantic import Field, PositiveInt, ValidationError, model_validator
+
+from evenkeel.errors import SettingsError, one_of
+from evenkeel.experiment import Config, load_config
+from evenkeel.experiment.loading import merged
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.plan import Strict, base_of, faults_of, nested
+from evenkeel.summary import MEASURES
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
+
+FIRST_SEED = 1000  # the seeds of a search are not those of the runs that are reported
+
+
+class Range(Strict):
+    """Numbers from low to high; whole ones, if both are."""
+
+    low: float | int
+    high: float | int
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> "Range":
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError(f"from {self.low} to {self.high}{', by its logarithm,' * self.log} is no range")
+        return self
+
+
+class TuneFile(Strict):
+    base: str
+    """A config file (beside this one, or anywhere) or a preset"""
+    space: Annotated[dict[str, Range | Annotated[list[Any], Field(min_length=2)]], Field(min_length=1)]
+    """By "part.setting": a range, { low = 0.001, high = 0.3, log = true }, or a list of values"""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Settings of all runs, as tables or as "part.setting" """
+    tasks: PositiveInt = 2
+    """So many of the first tasks are learned, and tested on"""
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of their training samples that is tested on"""
+    measure: str = "acc"
+    """What is to be best"""
+    trials: PositiveInt = 20
+    """Settings to try"""
+    together: PositiveInt = 4
+    """Asked for at once, and so run side by side; the result depends on it, but not on the number of workers"""
+    seeds: PositiveInt = 1
+    """Runs of each, of which the mean counts"""
+    seed: int = 0
+    """Of the search itself"""
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> "TuneFile":
+        one_of("measure", self.measure, MEASURES)
+        if MEASURES[self.measure].higher_is_better is None:
+            raise ValueError(f"measure = {self.measure!r} is neither better high nor low")
+        return self
+
+
+@dataclass(frozen=True)
+class Tried:
+    settings: dict[str, Any]  # by "part.setting"
+    configs: list[Config]  # by seed
+    value: float | None  # None where a run failed
+
+
+class Search:
+    def __init__(self, path: Path) -> None:
+        try:
+            self.file = TuneFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+        except OSError as error:
+            raise SettingsError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+        except ValidationError as error:
+            raise SettingsError(faults_of(path, error)) from None
+        self._base = base_of(self.file.base, path.parent)
+        self._config({name: _first(each) for name, each in self.file.space.items()}, seed=0)  # faults before any work
+
+    def go(self, ledger: Ledger, do: Callable[[str, list[Config]], None]) -> list[Tried]:
+        """Try them all, best first. `do` is given what to say and the runs to do, and comes back when they are done."""
+        study, space, tried = self._study(), self._distributions(), list[Tried]()
+        while len(tried) < self.file.trials:
+            number = min(self.file.together, self.file.trials - len(tried))
+            asked = [study.ask(space) for _ in range(number)]
+            trials = [self._trial(each.params) for each in asked]
+            what = f"Trials {len(tried) + 1} to {len(tried) + number} of {self.file.trials}"
+            do(what, [config for _, configs in trials for config in configs])
+            for trial, (settings, configs) in zip(asked, trials, strict=True):
+                value = self._value(configs, ledger)
+                _tell(study, trial, value)
+                tried.append(Tried(settings, configs, value))
+        sign = -1 if MEASURES[self.file.measure].higher_is_better else 1
+        return sorted(tried, key=lambda each: (each.value is None, sign * (each.value or 0)))
+
+    def best(self, tried: Sequence[Tried]) -> str:
+        """The config of the best, for the whole stream and all the data, as TOML."""
+        if not tried or tried[0].value is None:
+            raise SettingsError("All trials failed; `evenkeel ledger list` shows why.")
+        config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
+        return tomli_w.dumps(_without_none(config.model_dump(mode="json", exclude={"threads"})))
+
+    def _trial(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], list[Config]]:
+        settings = {}
+        for name, each in self.file.space.items():
+            settings[name] = each[chosen[name]] if isinstance(each, list) else chosen[name]
+        seeds = range(FIRST_SEED, FIRST_SEED + self.file.seeds)
+        return settings, [self._config(settings, seed) for seed in seeds]
+
+    def _config(self, settings: dict[str, Any], seed: int) -> Config:
+        limits = {"limits": {"tasks": self.file.tasks, "held_out": self.file.held_out}}
+        # Only what the search looks at is measured.
+        looking = {"evaluation": {"alignment": 0}, "seed": seed}
+        return load_config({"extends": self._base, **merged(self._changes(settings), merged(limits, looking))})
+
+    def _changes(self, settings: dict[str, Any]) -> dict[str, Any]:
+        change: dict[str, Any] = {}
+        for name, value in (*self.file.set.items(), *settings.items()):
+            change = merged(change, nested(name, value), other_part=False)
+        return change
+
+    def _value(self, configs: Sequence[Config], ledger: Ledger) -> float | None:
+        keys = [run_key(config) for config in configs]
+        if not all(map(ledger.finished, keys)):
+            return None
+        values = [MEASURES[self.file.measure].of(run) for run in ledger.results(keys)]
+        found = [value for value in values if value is not None]
+        return fmean(found) if len(found) == len(keys) else None
+
+    def _study(self) -> "Study":
+        try:
+            import optuna
+            from optuna.study import StudyDirection
+        except ImportError:
+            raise SettingsError("evenkeel tune needs Optuna: pip install 'evenkeel[tune]'.") from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        higher = MEASURES[self.file.measure].higher_is_better
+        direction = StudyDirection.MAXIMIZE if higher else StudyDirection.MINIMIZE
+        return optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=self.file.seed))
+
+    def _distributions(self) -> dict[str, "BaseDistribution"]:
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+        found: dict[str, BaseDistribution] = {}
+        for name, each in self.file.space.items():
+            if isinstance(each, list):
+                found[name] = CategoricalDistribution(range(len(each)))  # Optuna's own values may be no lists or tables
+            elif isinstance(each.low, int) and isinstance(each.high, int):
+                found[name] = IntDistribution(each.low, each.high, log=each.log)
+            else:
+                found[name] = FloatDistribution(each.low, each.high, log=each.log)
+        return found
+
+
+def _tell(study: "Study", trial: "Trial", value: float | None) -> None:
+    from optuna.trial import TrialState
+
+    if value is None:
+        study.tell(trial, state=TrialState.FAIL)
+    else:
+        study.tell(trial, value)
+
+
+def _first(each: Range | list[Any]) -> Any:
+    return each[0] if isinstance(each, list) else each.low
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null; what is absent is none."""
+    if isinstance(value, dict):
+        return {name: _without_none(each) for name, each in value.items() if each is not None}
+    return value

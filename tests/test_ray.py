@@ -1,0 +1,85 @@
+"""Grids on a real Ray cluster of two nodes on this machine."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.errors import SettingsError
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.plan import read_grid
+from evenkeel.grids.schedule import Grid
+from tests.test_grid_kills import GRID, jobs, require_same, undisturbed
+
+pytest.importorskip("ray", reason="Ray is an extra: pip install 'evenkeel[ray]'")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Ray's workers are found in /proc"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    made: Any = Cluster(initialize_head=True, head_node_args=node)
+    made.second = made.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+def ray_workers() -> list[int]:
+    """Those that do a run now."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::work"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_workers_killed_and_a_node_lost_change_nothing(tmp_path: Path, cluster: Any) -> None:
+    from evenkeel.grids.launchers.cluster import RayCluster
+
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    configs = read_grid(path)
+    whole, ledger = undisturbed(configs, tmp_path / "whole"), Ledger(tmp_path / "cluster")
+    launcher = RayCluster(cluster.address, threads=1, resources={"CPU": 1.0})
+    grid = Grid(ledger, jobs(configs, ledger.path))
+    kills, lost, most = 0, False, 0
+    try:
+        for now in grid.go(launcher):
+            most = max(most, len(ray_workers()))
+            if kills < 3 and any(now.steps.values()):
+                for victim in ray_workers()[:1]:
+                    os.kill(victim, signal.SIGKILL)
+                    kills += 1
+                    time.sleep(0.5)
+            elif kills == 3 and not lost and len(now.finished) >= 2:
+                cluster.remove_node(cluster.second, allow_graceful=False)
+                lost = True
+    finally:
+        launcher.close()
+    assert kills == 3
+    assert lost
+    assert most == 2  # both nodes were at work
+    assert not grid.failed
+    require_same(ledger, whole, configs)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "auto"])
+def test_no_cluster_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evenkeel.grids.launchers.cluster import RayCluster
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(SettingsError, match="no Ray cluster"):
+        RayCluster(address, threads=1, resources={"CPU": 1.0})
