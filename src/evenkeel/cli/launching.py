@@ -75,7 +75,8 @@ def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> G
             max(1, cores // workers),
             lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
         )
-        seconds = _seconds(configs, estimator, must=means.ray is None and not only_list)
+        left = [config for config in configs if not means.ledger.finished(run_key(config))]
+        seconds = _seconds(left, estimator, must=means.ray is None and not only_list)
     runs = {run_key(config): config for config in configs}
     if only_list:
         _list(runs, seconds, means.ledger, workers)
@@ -126,7 +127,7 @@ def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None],
     table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
     left = 0.0
     for key, config in runs.items():
-        known, step, failures = seconds[key], ledger.step(key), ledger.failures(key)
+        known, step, failures = seconds.get(key), ledger.step(key), ledger.failures(key)
         finished = ledger.finished(key)
         share = 1 - step / known[0] if known and known[0] else 1.0
         left += 0.0 if finished or known is None else known[1] * share
@@ -179,7 +180,7 @@ class _Bars:
             + (f", {len(grid.failed)} failed" if grid.failed else ""),
         )
         for key in grid.working.keys() - self._each.keys():
-            known = self._seconds[key]
+            known = self._seconds.get(key)
             self._each[key] = self._bar.add_task(f"  {_named(self._runs[key])}", total=known[0] if known else None)
         for key, task in list(self._each.items()):
             if key in grid.working:
@@ -191,11 +192,11 @@ class _Bars:
             self._told = len(ended)
 
     def _weight(self, key: str) -> float:
-        known = self._seconds[key]
+        known = self._seconds.get(key)
         return max(known[1], 1e-3) if known else 1.0
 
     def _share(self, key: str, step: int) -> float:
-        known = self._seconds[key]
+        known = self._seconds.get(key)
         return step / known[0] if known and known[0] else 0.0
 
 

@@ -13,7 +13,7 @@ from evenkeel.errors import SettingsError
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.plan import read_grid
 from evenkeel.grids.schedule import Grid
-from tests.test_grid_kills import GRID, jobs, require_same, undisturbed
+from tests.grids.test_kills import GRID, jobs, require_same, undisturbed
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'evenkeel[ray]'")
 pytestmark = [

@@ -1,0 +1,173 @@
+"""The ledger: keys, many writers, an index that can be made anew, putting away."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.errors import RunError
+from evenkeel.experiment.folder import MODEL, Folder
+from evenkeel.grids.ledger import INDEX, Ledger, run_key
+from evenkeel.results import PACKED, RECORDS, Results, find_runs, last_record, to_line
+from tests.runs import make_run
+from tests.test_experiment import config
+
+
+def test_a_key_says_what_a_run_is() -> None:
+    base = config()
+    same = [
+        config("name=other"),
+        config("threads=2"),
+        config("memory.policy=reservoir"),  # the method's own
+        ek.load_config(json.loads(base.model_dump_json())),
+    ]
+    assert {run_key(each) for each in same} == {run_key(base)}
+    others = [
+        config(setting)
+        for setting in (
+            "seed=1",
+            "method.name=derpp",
+            "adaptor.name=cba",
+            "memory.capacity=11",
+            "memory.policy=balanced",
+            "optimizer.lr=0.1",
+            "limits.train=5",
+            "limits.tasks=1",
+            "evaluation.every=0",
+            "augment.name=none",
+            "net.width=8",
+        )
+    ]
+    keys = [run_key(each) for each in [base, *others]]
+    assert len(set(keys)) == len(keys)
+    assert all(len(key) == 16 for key in keys)
+
+
+def test_the_key_of_a_run_is_that_of_its_records() -> None:
+    """Or else a run that was recorded would not be found again."""
+    asked = ek.load_config("digits", ["limits.train=5", "method.name=icarl", "evaluation.every=0", "threads=1"])
+    started = next(iter(ek.run(asked))).config  # type: ignore[union-attr]
+    assert started["memory"]["policy"] == "balanced"
+    assert run_key(ek.Config.model_validate(started)) == run_key(asked)
+
+
+def fill(path: Path, *numbers: int) -> None:
+    ledger = Ledger(path)
+    for number in numbers:
+        make_run(seed=number, folder=ledger.folder(f"{number:016x}"))
+        ledger.note_finished(f"{number:016x}")
+
+
+def test_many_writers_lose_and_tear_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=fill, args=(tmp_path, *range(k, 40, 4))) for k in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    lines = [json.loads(line) for line in (tmp_path / INDEX).read_text().splitlines()]
+    assert sorted(line["key"] for line in lines) == [f"{number:016x}" for number in range(40)]
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == list(range(40))
+
+
+def test_the_index_holds_nothing_that_the_folders_do_not(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 1, 2)
+    ledger = Ledger(tmp_path)
+    before = sorted((tmp_path / INDEX).read_text().splitlines())
+    (tmp_path / INDEX).unlink()
+    assert ledger.rebuild() == 3
+    assert sorted((tmp_path / INDEX).read_text().splitlines()) == before
+    (tmp_path / INDEX).unlink()
+    assert [entry.seed for entry in ledger.entries()] == [0, 1, 2]  # made anew without being asked to
+    assert sorted((tmp_path / INDEX).read_text().splitlines()) == before
+
+
+def test_a_torn_line_of_the_index_is_healed(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 1)
+    whole = (tmp_path / INDEX).read_text()
+    (tmp_path / INDEX).write_text(whole[:-30])  # a power cut
+    fill(tmp_path, 2)
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0, 1, 2]
+
+
+def test_a_run_that_was_deleted_is_not_finished(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 1)
+    ledger = Ledger(tmp_path)
+    (ledger.folder(f"{0:016x}") / RECORDS).unlink()
+    assert [entry.seed for entry in ledger.entries()] == [1]
+    assert not ledger.finished(f"{0:016x}")
+
+
+def test_failures_are_appended_with_what_engineers_need(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    try:
+        dict[str, str]()["absent"]
+    except KeyError as error:
+        ledger.fail("a" * 16, error)
+    ledger.fail("a" * 16, RunError("The disk is full."))
+    first, second = ledger.failures("a" * 16)
+    assert first.error == "KeyError: 'absent'"
+    assert "test_ledger.py" in first.trace
+    assert (second.error, second.trace) == ("The disk is full.", "")
+    assert ledger.runs() == ["a" * 16]
+    assert not ledger.entries()
+
+
+def test_a_run_is_busy_while_its_folder_is_held(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    assert not ledger.busy("b" * 16)
+    folder = Folder(ledger.folder("b" * 16))
+    assert ledger.busy("b" * 16)
+    folder.close()
+    assert not ledger.busy("b" * 16)
+
+
+def test_packed_runs_read_and_go_on_as_before(tmp_path: Path) -> None:
+    asked = ek.load_config("digits", ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"])
+    key, ledger = run_key(asked), Ledger(tmp_path)
+    folder = ledger.folder(key)
+    records = list(ek.run(asked, out=folder))
+    unfinished = make_run(seed=9, finished=False, folder=ledger.folder("c" * 16))
+    assert ledger.pack() > 0
+    assert (folder / PACKED).is_file()
+    assert not (folder / RECORDS).exists()
+    assert not (folder / MODEL).exists()
+    assert (ledger.folder("c" * 16) / RECORDS).is_file()  # what is not finished stays
+    assert len(Results.read(ledger.folder("c" * 16)).steps) == len(unfinished.steps)
+    assert ledger.finished(key)
+    assert set(find_runs([tmp_path])) == {folder, ledger.folder("c" * 16)}
+    assert Results.read(folder).ended == records[-1]
+    first = (folder / PACKED).read_bytes()
+    ledger.pack()  # a second time changes nothing
+    assert (folder / PACKED).read_bytes() == first
+    assert list(ek.run(asked, out=folder)) == records  # brought back whole, not run again
+    assert (folder / RECORDS).read_text() == "".join(map(to_line, records))
+
+
+def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
+    asked = ek.load_config("digits", ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"])
+    ledger = Ledger(tmp_path / "ledger")
+    list(ek.run(asked, out=tmp_path / "one"))
+    assert ledger.adopt(tmp_path / "one") == run_key(asked)
+    assert [entry.key for entry in ledger.entries()] == [run_key(asked)]
+    list(ek.run(asked, out=tmp_path / "again"))
+    with pytest.raises(RunError, match="already has"):
+        ledger.adopt(tmp_path / "again")
+
+
+def test_the_last_record_is_found_from_the_end(tmp_path: Path) -> None:
+    run = make_run(seed=3, classes=100, folder=tmp_path / "run")  # its last test is longer than a chunk
+    assert last_record(tmp_path / "run") == run.ended
+    path = tmp_path / "run" / RECORDS
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    assert last_record(tmp_path / "run") == run.tested[-1]
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:10])  # torn
+    assert last_record(tmp_path / "run") == run.tested[-1]
+    path.write_bytes(lines[0][:50])
+    assert last_record(tmp_path / "run") is None
+    path.write_bytes(b"")
+    assert last_record(tmp_path / "run") is None
+    assert last_record(tmp_path) is None

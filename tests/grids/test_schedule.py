@@ -1,0 +1,195 @@
+"""Grids: what is done, in what order, what happens when runs fail, die, or belong to another."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.errors import SettingsError
+from evenkeel.experiment.folder import Folder
+from evenkeel.grids.estimate import Estimator
+from evenkeel.grids.launchers import Launcher
+from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.launchers.processes import Processes
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.plan import read_grid
+from evenkeel.grids.schedule import PATIENCE, Grid
+from evenkeel.grids.work import Job
+from evenkeel.results import Results
+from tests.grids.test_kills import jobs
+
+SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
+
+
+def digits(*overrides: str) -> ek.Config:
+    return ek.load_config("digits", [*SMALL, *overrides])
+
+
+def go(grid: Grid, launcher: Launcher) -> Grid:
+    for _ in grid.go(launcher):
+        pass
+    return grid
+
+
+@pytest.mark.parametrize("launcher", [InProcess(threads=1), Processes(workers=2, threads=1)])
+def test_a_run_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path, launcher: Launcher) -> None:
+    configs = [digits("seed=1"), digits("optimizer.lr=1e30"), digits("seed=2")]
+    good, bad, other = map(run_key, configs)
+    grid = go(Grid(Ledger(tmp_path), jobs(configs, tmp_path)), launcher)
+    assert sorted(grid.finished) == sorted([good, other])
+    assert list(grid.failed) == [bad]
+    assert "finite" in grid.failed[bad]
+    assert [failure.error for failure in grid.ledger.failures(bad)] == [grid.failed[bad]]
+    before = (grid.ledger.folder(good) / "usage.jsonl").read_text()
+    again = go(Grid(Ledger(tmp_path), jobs(configs, tmp_path)), launcher)
+    assert len(again.ledger.failures(bad)) == 2  # it is tried again
+    assert (grid.ledger.folder(good) / "usage.jsonl").read_text() == before  # the others are not
+
+
+@dataclass
+class Mortal:
+    """Its runs end at once without a word, until they have been started so many times."""
+
+    deaths: int
+    threads: int = 1
+    slots: int = 1
+    started: list[str] = field(default_factory=list)
+
+    def start(self, job: Job) -> "Dead":
+        self.started.append(job.key)
+        return Dead() if self.started.count(job.key) <= self.deaths else InProcess(1).start(job)  # type: ignore[return-value]
+
+    def close(self) -> None:
+        pass
+
+
+class Dead:
+    def at_work(self) -> bool:
+        return False
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("deaths", [PATIENCE - 1, PATIENCE])
+def test_patience_with_runs_that_are_killed_has_an_end(tmp_path: Path, deaths: int) -> None:
+    launcher = Mortal(deaths)
+    grid = go(Grid(Ledger(tmp_path), jobs([digits()], tmp_path)), launcher)
+    assert len(launcher.started) == PATIENCE
+    assert len(grid.finished) == (deaths < PATIENCE)
+    if deaths == PATIENCE:
+        assert "5 times without a word" in grid.failed[run_key(digits())]
+        assert grid.ledger.failures(run_key(digits()))
+
+
+def test_a_run_that_another_is_at_work_on_is_left_to_it(tmp_path: Path) -> None:
+    mine, theirs = digits("seed=1"), digits("seed=2")
+    ledger = Ledger(tmp_path)
+    held = Folder(ledger.folder(run_key(theirs)))
+    grid, looks = Grid(ledger, jobs([theirs, mine], tmp_path)), 0
+    for now in grid.go(InProcess(threads=1)):
+        if run_key(mine) in now.finished:  # the other one did not block it
+            assert run_key(theirs) not in now.working or looks
+            held.close()
+            looks += 1
+    assert looks
+    assert sorted(grid.finished) == sorted([run_key(mine), run_key(theirs)])
+
+
+def test_leaving_the_loop_stops_what_is_at_work(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    grid = Grid(ledger, jobs([digits("limits.train=100")], tmp_path))
+    looking = grid.go(Processes(workers=1, threads=1))
+    for now in looking:
+        if any(now.steps.values()):
+            break
+    looking.close()  # type: ignore[attr-defined]
+    assert not ledger.busy(grid.jobs[0].key)
+    assert not ledger.finished(grid.jobs[0].key)
+
+
+def test_launchers_give_equal_records(tmp_path: Path) -> None:
+    configs = [digits("adaptor.name=cba", "method.name=derpp"), digits("method.name=clser")]
+    launchers: dict[str, Launcher] = {"here": InProcess(1), "there": Processes(2, 1)}
+    for name, launcher in launchers.items():
+        go(Grid(Ledger(tmp_path / name), jobs(configs, tmp_path / name)), launcher)
+    for key in map(run_key, configs):
+        here, there = (Ledger(tmp_path / name).folder(key) / "records.jsonl" for name in ("here", "there"))
+        assert here.read_bytes() == there.read_bytes()
+
+
+def test_estimates_grow_with_the_work_and_learn_from_the_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    estimator = Estimator(ledger, None, threads=1)
+    er, more = digits("limits.test=1"), digits("limits.test=1", "limits.train=20")
+    rar = digits("limits.test=1", "method.name=rar", "method.repeats=7")
+    assert estimator.steps(more) == 4 * estimator.steps(er) > 0
+    assert estimator.seconds(more) > estimator.seconds(er) > 0
+    assert estimator.seconds(rar) > 5 * estimator.seconds(er)
+    assert estimator.seconds(digits("limits.test=1", "seed=5")) == estimator.seconds(er)
+    go(Grid(ledger, jobs([er], tmp_path)), InProcess(1))
+    took = sum(session.seconds for session in Results.read(ledger.folder(run_key(er))).sessions)
+    assert Estimator(ledger, None, threads=1).seconds(digits("limits.test=1", "seed=5")) == took
+    with pytest.raises(SettingsError, match="boundaries"):
+        estimator.seconds(digits("method.name=ss_il", "scenario.name=gradual", "scenario.tasks=5"))
+
+
+def test_grid_files(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("extends = 'digits'\nseed = 9\n[memory]\ncapacity = 33\n")
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        """
+        seeds = [3, 5]
+        [[blocks]]
+        base = "own"
+        set = { "limits.train" = 5, evaluation = { every = 0 } }
+        vary = { "method" = [{ name = "er" }, { name = "rar", repeats = 3 }], "adaptor.name" = ["none", "cba"] }
+        [[blocks]]
+        base = "own"
+        vary = { "method.name" = ["finetune"] }
+        """
+    )
+    found = read_grid(path)
+    assert [(each.name, each.seed) for each in found] == [
+        (name, seed) for seed in (3, 5) for name in ("ER", "ER + CBA", "RAR", "RAR + CBA", "Finetune (lower bound)")
+    ]
+    assert {each.memory.capacity for each in found} == {33}
+    assert found[0].limits.train == 5
+    assert found[2].method["repeats"] == 3
+    assert found[4].limits.train is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seeds = 0\n[[blocks]]\nbase = 'digits'", "seeds"),
+        ("seeds = 2", "blocks"),
+        ("[[blocks]]\nbase = 'digit'", "Did you mean 'digits'"),
+        ("[[blocks]]\nbase = 'digits'\nvary = { 'method.name' = [] }", "method.name"),
+        (
+            "[[blocks]]\nbase = 'digits'\nvary = { 'method.name' = ['er', 'finetune'], 'adaptor.name' = ['cba'] }",
+            r"With method.name = 'finetune', adaptor.name = 'cba'",
+        ),
+        ("[[blocks]]\nbase = 'digits'\nvarry = { }", "varry"),
+        ("[[blocks", "not a TOML file"),
+    ],
+)
+def test_faults_of_grid_files_are_told(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "grid.toml").write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        read_grid(tmp_path / "grid.toml")
+    with pytest.raises(SettingsError, match="Cannot read"):
+        read_grid(tmp_path / "absent.toml")
+
+
+def test_threads_do_not_make_another_run(tmp_path: Path) -> None:
+    """A grid that is started again with other workers finds its runs, and goes on with the threads they began with."""
+    records = ek.run(digits(), out=tmp_path, save_every=0)
+    for record in records:
+        if record.kind == "step":
+            break
+    records.close()  # type: ignore[attr-defined]
+    done = list(ek.run(digits("threads=2"), out=tmp_path))
+    assert done[0].threads == 1  # type: ignore[union-attr]
+    assert done == list(ek.run(digits()))
