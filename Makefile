@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits_demo.py
@@ -23,6 +23,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python benchmarks/augment_cost.py
 	$(BIN)/python benchmarks/run_cost.py
+	$(BIN)/python benchmarks/grid_speed.py
+
+# The tables of docs/reproduction.md, from the ledgers under results/.
+docs: $(READY)
+	$(BIN)/python docs/fill.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -183,6 +183,19 @@ def test_faults_of_grid_files_are_told(tmp_path: Path, text: str, message: str) 
         read_grid(tmp_path / "absent.toml")
 
 
+def test_a_grid_called_like_its_base_is_not_its_base(tmp_path: Path) -> None:
+    (tmp_path / "digits.toml").write_text("[[blocks]]\nbase = 'digits'")
+    assert read_grid(tmp_path / "digits.toml")[0].data["name"] == "digits"
+
+
+def test_a_fault_of_many_combinations_is_told_once(tmp_path: Path) -> None:
+    text = "[[blocks]]\nbase = 'digits'\nvary = { 'memory.capacity' = [1, 2, 3], 'optimizer.lr' = [-1] }"
+    (tmp_path / "grid.toml").write_text(text)
+    with pytest.raises(SettingsError, match="and 2 other combinations") as caught:
+        read_grid(tmp_path / "grid.toml")
+    assert str(caught.value).count("optimizer.lr") == 2  # what was given, and what is wrong with it
+
+
 def test_threads_do_not_make_another_run(tmp_path: Path) -> None:
     """A grid that is started again with other workers finds its runs, and goes on with the threads they began with."""
     records = ek.run(digits(), out=tmp_path, save_every=0)

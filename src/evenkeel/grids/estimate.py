@@ -65,7 +65,7 @@ class Estimator:
             learner = new_learner(course := self._course(config))
             shape = (config.batches.size, *course.sample)
             if _net(config, shape) not in self._costs:
-                self._costs[_net(config, shape)] = _time(learner.net, shape, self._threads)
+                self._costs[_net(config, shape)] = _time(learner.net, shape, config.threads or self._threads)
             steps, exam = course.stream.steps or 0, 0 if course.exam is None else len(course.exam.y)
             every, method = config.evaluation.every, learner.method
             points = steps // every * min(exam, config.evaluation.sample or exam) if every else 0
@@ -92,7 +92,7 @@ def _setting(config: Config) -> str:
 
 def _net(config: Config, batch: tuple[int, ...]) -> tuple[object, ...]:
     """What the time of a batch depends on."""
-    return (*sorted(config.net.items()), batch)
+    return (*sorted(config.net.items()), batch, config.threads)
 
 
 def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:

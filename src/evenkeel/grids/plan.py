@@ -62,21 +62,28 @@ def read_grid(path: Path) -> list[Config]:
         raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
     except ValidationError as error:
         raise SettingsError(faults_of(path, error)) from None
-    configs, faults = list[Config](), list[str]()
+    configs, faults = list[Config](), dict[str, list[str]]()
     for block in grid.blocks:
-        for what, given in _combinations(block, path.parent):
+        for what, given in _combinations(block, path):
             try:
                 configs.append(load_config(given))
             except SettingsError as error:
-                faults.append(f"With {what or 'the base alone'}: {error}")
+                faults.setdefault(str(error), []).append(what or "the base alone")
     if faults:
-        raise SettingsError("\n".join(dict.fromkeys(faults)))
+        raise SettingsError("\n".join(_told(error, combinations) for error, combinations in faults.items()))
     return [config.model_copy(update={"seed": seed}) for seed in grid.all_seeds() for config in configs]
 
 
-def _combinations(block: Block, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _told(error: str, combinations: list[str]) -> str:
+    """A fault once, however many combinations have it."""
+    others = len(combinations) - 1
+    more = f" and {others} other combination{'s' * (others > 1)}" if others else ""
+    return f"With {combinations[0]}{more}: {error}"
+
+
+def _combinations(block: Block, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each as text for people, and as a config that extends the base."""
-    base = {"extends": base_of(block.base, folder)}
+    base = {"extends": base_of(block.base, path)}
     fixed: dict[str, Any] = {}
     for name, value in block.set.items():
         fixed = merged(fixed, nested(name, value), other_part=False)
@@ -88,9 +95,10 @@ def _combinations(block: Block, folder: Path) -> Iterator[tuple[str, dict[str, A
         yield text, {**base, **merged(fixed, change)}
 
 
-def base_of(name: str, folder: Path) -> str:
-    """A config that `folder` has, with or without its ending, or else whatever `load_config` makes of the name."""
-    beside = [each for each in (folder / name, folder / f"{name}.toml") if each.is_file()]
+def base_of(name: str, path: Path) -> str:
+    """A config beside `path`, with or without its ending, or else whatever `load_config` makes of the name."""
+    candidates = (path.parent / name, path.parent / f"{name}.toml")
+    beside = [each for each in candidates if each.is_file() and each.resolve() != path.resolve()]
     return str(beside[0].resolve()) if beside else name
 
 

@@ -1,6 +1,7 @@
 """Our numbers beside the paper's, cell by cell."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.published import Cell, Exhibit, without
@@ -14,8 +15,7 @@ Values = Mapping[int, Sequence[float | None]]  # by seed: one for each value of 
 
 
 def sheets(found: Exhibit, ledger: Ledger) -> list[Sheet]:
-    """One for each data set and size of memory."""
-    make = _by_task if "tasks" in found.values else _by_method
+    """One for each data set and size of memory; the paper's slips are below the last."""
     made = []
     for block in found.blocks():
         ours = {cell.row: _values(cell, found, ledger) for cell in block}
@@ -25,8 +25,9 @@ def sheets(found: Exhibit, ledger: Ledger) -> list[Sheet]:
             f"Ours: {config.net['name']} of width {config.net['width']}, "
             f"{_seeds([len(each) for each in ours.values()])}; the paper's: width 64, {found.seeds} seeds."
         )
-        made.append(make(title, found, block, ours))
-    return made
+        by_task = "tasks" in found.values
+        made.append(_by_task(title, block, ours) if by_task else _by_method(title, found.values, block, ours))
+    return [*made[:-1], replace(made[-1], notes=list(found.slips))]
 
 
 def _seeds(numbers: Sequence[int]) -> str:
@@ -50,9 +51,9 @@ def _of_run(run: Results, names: Sequence[str]) -> list[float | None]:
     return values
 
 
-def _by_method(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
+def _by_method(title: str, names: Sequence[str], block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
     columns, rows, bold = ["", "seeds"], list[list[Entry]](), set[int]()
-    for name in found.values:
+    for name in names:
         columns += [f"{MEASURES[name].title}{MEASURES[name].arrow}", "paper", "distance"]
     for cell in block:
         row: list[Entry] = [cell.title, len(ours[cell.row])]
@@ -68,10 +69,10 @@ def _by_method(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[
                 gain = _gain(ours[base.row], ours[cell.row], place)
                 gains += _beside(gain, printed - base.published[place], sign=True)
             rows.append(gains)
-    return Sheet(title, columns, rows, notes=list(found.slips), bold=frozenset(bold))
+    return Sheet(title, columns, rows, bold=frozenset(bold))
 
 
-def _by_task(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
+def _by_task(title: str, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
     """The other way round, because there are many values and few rows."""
     last = len(block[0].published) - 1
     names = [*(f"a({task},{last})" for task in range(1, last + 1)), "ACC"]
@@ -86,7 +87,7 @@ def _by_task(title: str, found: Exhibit, block: Sequence[Cell], ours: Mapping[st
             for place, row in enumerate(rows):
                 gain = _gain(ours[base.row], ours[cell.row], place)
                 row.extend(_beside(gain, cell.published[place] - base.published[place], sign=True))
-    return Sheet(title, columns, rows, notes=list(found.slips), bold=frozenset({last}))
+    return Sheet(title, columns, rows, bold=frozenset({last}))
 
 
 def _mean(values: Values, place: int) -> Estimate | None:

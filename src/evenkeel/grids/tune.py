@@ -89,7 +89,7 @@ class Search:
             raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
         except ValidationError as error:
             raise SettingsError(faults_of(path, error)) from None
-        self._base = base_of(self.file.base, path.parent)
+        self._base = base_of(self.file.base, path)
         self._config({name: _first(each) for name, each in self.file.space.items()}, seed=0)  # faults before any work
 
     def go(self, ledger: Ledger, do: Callable[[str, list[Config]], None]) -> list[Tried]:

@@ -1,0 +1,32 @@
+"""Fill the tables of docs/reproduction.md with the output of the commands beside them: `make docs`.
+
+A place to fill is a comment with a command, as in <!-- $ evenkeel table results/digits -->, and ends at <!-- end -->.
+"""
+
+import io
+import os
+import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from evenkeel.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reproduction.md"
+PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
+
+
+def filled(text: str) -> str:
+    def fill(place: re.Match[str]) -> str:
+        shown = io.StringIO()
+        with redirect_stdout(shown):
+            app(shlex.split(place["command"]), standalone_mode=False)
+        return f"{place[1]}\n{shown.getvalue().strip()}\n\n"
+
+    os.chdir(ROOT)  # the commands name ledgers from here
+    return PLACE.sub(fill, text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
