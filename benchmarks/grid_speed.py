@@ -28,7 +28,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     with TemporaryDirectory() as folder:
         chance = np.random.default_rng(0)
-        x, y = chance.integers(0, 256, (1800, 3, 32, 32), dtype=np.uint8), np.arange(1800) % 10
+        x, y = chance.integers(0, 256, (1000, 3, 32, 32), dtype=np.uint8), np.arange(1000) % 10
         np.savez(Path(folder) / "noise.npz", x_train=x[200:], y_train=y[200:], x_test=x[:200], y_test=y[:200])
         settings = [
             "data.name=npz",

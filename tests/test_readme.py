@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import evenkeel as ek
+from evenkeel.grids.plan import read_grid
 from tests.streams import images
 
 
@@ -51,8 +52,10 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_the_config_of_the_readme(tmp_path: Path) -> None:
     text = (Path(__file__).parent.parent / "README.md").read_text()
-    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    block, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "mine.toml").write_text(block)
+    (tmp_path / "grid.toml").write_text(grid)
+    assert len(read_grid(tmp_path / "grid.toml")) == 2 * 2 * 2 * 5
     config = ek.load_config(tmp_path / "mine.toml")
     assert config.name == "DER++ + CBA"
     assert config.optimizer.lr == 0.03  # of the preset that it extends

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evenkeel as ek
-from evenkeel.errors import RunError
+from evenkeel.errors import RunError, SettingsError
 from evenkeel.experiment.folder import MODEL, Folder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.results import PACKED, RECORDS, Results, find_runs, last_record, to_line
@@ -155,6 +155,13 @@ def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
     list(ek.run(asked, out=tmp_path / "again"))
     with pytest.raises(RunError, match="already has"):
         ledger.adopt(tmp_path / "again")
+    held = Folder(tmp_path / "again")
+    with pytest.raises(RunError, match="at work"):
+        Ledger(tmp_path / "other").adopt(tmp_path / "again")
+    held.close()
+    make_run(folder=tmp_path / "unknown")  # of a method that there is not
+    with pytest.raises(SettingsError, match="'ER' is not one of er"):
+        ledger.adopt(tmp_path / "unknown")
 
 
 def test_the_last_record_is_found_from_the_end(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class _Bars:
             description=f"{len(grid.finished)} of {len(self._runs)} runs"
             + (f", {len(grid.failed)} failed" if grid.failed else ""),
         )
-        for key in grid.working.keys() - self._each.keys():
+        for key in [key for key in grid.working if key not in self._each]:
             known = self._seconds.get(key)
             self._each[key] = self._bar.add_task(f"  {_named(self._runs[key])}", total=known[0] if known else None)
         for key, task in list(self._each.items()):

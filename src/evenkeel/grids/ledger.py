@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import BusyError, EvenkeelError, RunError
-from evenkeel.experiment import Config
+from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.course import with_policy
 from evenkeel.experiment.folder import LOCK, MODEL, hold
 from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record
@@ -74,14 +75,7 @@ class Ledger:
 
     def busy(self, key: str) -> bool:
         """Whether a process is at work on it, here or on another machine that shares the disk."""
-        try:
-            with (self.folder(key) / LOCK).open("rb+") as file:
-                hold(file, self.folder(key))
-        except FileNotFoundError:
-            return False
-        except BusyError:
-            return True
-        return False
+        return _held(self.folder(key))
 
     def failures(self, key: str) -> list[Failure]:
         return [Failure(**line) for line in _lines(self.folder(key) / FAILURES)]
@@ -134,12 +128,14 @@ class Ledger:
     def adopt(self, folder: Path) -> str:
         """Move a run that was made on its own (`evenkeel run --out`) into the ledger; its key."""
         started = Results.read(folder).started
-        key = run_key(Config.model_validate(started.config))
+        key = run_key(load_config(started.config))
         target = self.folder(key)
         if target.exists():
             raise RunError(f"{str(folder)!r} is a run that the ledger already has, in {str(target)!r}.")
+        if _held(folder):
+            raise BusyError(f"A process is at work in {str(folder)!r}; wait for it.")
         self.path.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
+        shutil.move(folder, target)
         if self.finished(key):
             self.note_finished(key)
         return key
@@ -175,6 +171,17 @@ class Ledger:
         with (self.path / INDEX_LOCK).open("ab") as file:
             hold(file, self.path, wait=True)
             yield
+
+
+def _held(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("rb+") as file:
+            hold(file, folder)
+    except FileNotFoundError:
+        return False
+    except BusyError:
+        return True
+    return False
 
 
 def _without_none(value: Any) -> Any:

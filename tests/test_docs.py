@@ -1,0 +1,35 @@
+"""The documents: tables that equal the ledgers they are made from, files that can be read as they stand."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from evenkeel.grids.plan import read_grid
+from evenkeel.grids.tune import Search
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_tables_of_the_reproduction_equal_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
+    assert spec is not None
+    assert spec.loader is not None
+    fill = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fill)
+    page = fill.PAGE.read_text(encoding="utf-8")
+    assert page.count("<!-- end -->") >= 7
+    assert fill.filled(page) == page, "run `make docs`"
+
+
+def test_the_search_of_the_docs_is_one(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (block,) = (each for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[space]" in each)
+    (tmp_path / "space.toml").write_text(block)
+    assert Search(tmp_path / "space.toml").file.trials == 20
+
+
+def test_the_grid_of_the_digits_is_one() -> None:
+    assert len(read_grid(ROOT / "results" / "digits.toml")) == 2 * 7 * 10
