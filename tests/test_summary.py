@@ -1,5 +1,6 @@
 """What several runs say together."""
 
+import random
 from dataclasses import replace
 from io import StringIO
 from math import sqrt
@@ -11,7 +12,7 @@ from scipy import stats
 
 from evenkeel.errors import RunError
 from evenkeel.results import RECORDS, Results, find_runs, from_line, to_line
-from evenkeel.summary import MEASURES, Estimate, gain, groups, pairs, summarise
+from evenkeel.summary import MEASURES, Estimate, gain, groups, in_order, pairs, summarise
 from evenkeel.tables import measures_table
 from tests.runs import make_run
 
@@ -100,3 +101,35 @@ def test_bounds_are_labelled_whatever_their_name() -> None:
     own = ["my baseline (upper bound)", "RAR (lower bound)"]
     assert [group.label for group in found] == ["ER", "Finetune (lower bound)", *own]
     assert [group.is_bound for group in found] == [False, True, True, True]
+
+
+def test_labels_tell_all_groups_apart_with_as_few_settings_as_that_takes() -> None:
+    tables = [dict(zip("abcd", values, strict=True)) for values in ((1, 1, 1, 1), (2, 2, 2, 1), (2, 2, 2, 3))]
+    run = make_run("ER + CBA", adaptor=True)
+    runs = [
+        replace(run, started=replace(run.started, config={**run.started.config, "adaptor": table})) for table in tables
+    ]
+    assert [group.label for group in groups(runs)] == [
+        "ER + CBA (adaptor.a=1, adaptor.b=1, adaptor.c=1)",
+        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=1)",
+        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=3)",
+    ]
+
+
+def test_threads_make_no_group_of_their_own() -> None:
+    runs = [make_run(seed=0, threads=1), make_run(seed=1, threads=2), make_run(seed=1, threads=4)]
+    (group,) = groups(runs)
+    assert [run.seed for run in group.runs] == [0, 1]  # one run of each seed counts
+    assert group.label == "ER"
+
+
+def test_an_order_for_runs_that_come_in_none() -> None:
+    """Methods as they are registered, each without CBA first, seeds in order, whatever the folders are called."""
+    names = [("er", False), ("er", True), ("derpp", False), ("derpp", True), ("of one's own", False)]
+    runs = [
+        make_run(name + " + CBA" * adaptor, seed=seed, adaptor=adaptor, method={"name": name})
+        for name, adaptor in names
+        for seed in range(3)
+    ]
+    shuffled = random.Random(0).sample(runs, len(runs))
+    assert [(run.label, run.seed) for run in in_order(shuffled)] == [(run.label, run.seed) for run in runs]

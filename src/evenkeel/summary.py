@@ -180,6 +180,7 @@ def summarise(run: Results) -> dict[str, float | None]:
     return {name: measure.of(run) for name, measure in MEASURES.items()}
 
 
+APART = ("seed", "threads")  # settings in which runs of one group may differ: threads change the last bits alone
 Key = tuple[int, str]  # seed and stream: runs of two groups are paired by it
 
 
@@ -204,6 +205,18 @@ class Group:
 
     def estimate(self, name: str) -> Estimate | None:
         return Estimate.of(list(self.values(name).values()))
+
+
+def in_order(runs: Sequence[Results]) -> list[Results]:
+    """By data, method and adaptor, then settings and seed: for runs whose folders have no order of their own."""
+    methods = list(METHODS)
+
+    def place(run: Results) -> tuple[Any, ...]:
+        config, method = run.started.config, str(run.started.config["method"]["name"])
+        known = methods.index(method) if method in methods else len(methods)
+        return str(run.started.data["name"]), known, bool(config["adaptor"]), _setting(run), run.seed
+
+    return sorted(runs, key=place)
 
 
 def groups(runs: Sequence[Results]) -> list[Group]:
@@ -233,7 +246,7 @@ def _bound(table: Mapping[str, Any]) -> str:
 
 
 def _setting(run: Results, **instead: None) -> str:
-    config = {name: value for name, value in run.started.config.items() if name != "seed"}
+    config = {name: value for name, value in run.started.config.items() if name not in APART}
     return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
 
 
@@ -249,10 +262,12 @@ def _labels(runs: Sequence[Results]) -> list[str]:
     labels, given = list[str](), Counter[str]()
     for run, settings in zip(runs, flat, strict=True):
         namesakes = [other for other, each in zip(flat, runs, strict=True) if each.label == run.label]
-        differ = [
-            key for key in settings if key != "seed" and any(other.get(key) != settings[key] for other in namesakes)
-        ]
-        told = ", ".join(f"{key}={settings[key]}" for key in differ[:3])
+        others = [other for other in namesakes if other is not settings]
+        differ = [key for key in settings if key not in APART and any(o.get(key) != settings[key] for o in others)]
+        enough = 3  # or as many more as it takes to tell it from all others
+        while enough < len(differ) and any(all(o.get(k) == settings[k] for k in differ[:enough]) for o in others):
+            enough += 1
+        told = ", ".join(f"{key}={settings[key]}" for key in differ[:enough])
         label = f"{run.label} ({told})" if told else run.label
         bound = _bound(run.started.config["method"])
         if bound and "bound" not in label:  # a name of the user's own must not hide what it is

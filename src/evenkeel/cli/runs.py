@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out, progress
-from evenkeel.errors import RunError
+from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out, progress, read_runs
 from evenkeel.experiment import Config, load_config, run
-from evenkeel.results import Record, Results, Started, Stepped, find_runs
+from evenkeel.results import Record, Results, Started, Stepped
 from evenkeel.tables import config_tables, measures_table
 
 
@@ -64,14 +63,7 @@ def report_command(
     from evenkeel.report import write_report  # here, because matplotlib is slow to import
 
     with notes.status("Drawing"):
-        runs = []
-        for folder in find_runs(folders):
-            try:
-                runs.append(Results.read(folder))
-            except RunError as error:  # one that is just beginning, say
-                notes.print(f"Left out: {error}")
-        if not runs:
-            raise RunError("None of these runs has begun.")
+        runs = read_runs(folders)
         write_report(runs, path, title=title)
     out.print(measures_table(runs))
     out.print(f"Report: {path.resolve()}", soft_wrap=True)

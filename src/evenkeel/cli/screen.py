@@ -1,6 +1,6 @@
 """What all commands share: where they print, how they show progress, options that mean the same everywhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from evenkeel.errors import RunError
+from evenkeel.results import Results, find_runs
+from evenkeel.summary import in_order
 from evenkeel.tables import PROGRESS
 
 # No markup: names of runs, classes and folders may hold brackets.
@@ -26,3 +29,19 @@ SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.", m
 def progress() -> Iterator[Progress]:
     with Progress(*PROGRESS, console=notes, transient=not notes.is_terminal) as bar:
         yield bar
+
+
+def read_runs(folders: Sequence[Path]) -> list[Results]:
+    """The runs below each folder, in an order for people: in a ledger they are named by hashes."""
+    runs = []
+    for folder in folders:
+        found = []
+        for each in find_runs([folder]):
+            try:
+                found.append(Results.read(each))
+            except RunError as error:  # one that is just beginning, say
+                notes.print(f"Left out: {error}")
+        runs += in_order(found)
+    if not runs:
+        raise RunError(f"None of the runs in {', '.join(map(repr, map(str, folders)))} has begun.")
+    return runs

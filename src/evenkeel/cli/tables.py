@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.screen import notes, out
+from evenkeel.cli.screen import out, read_runs
 from evenkeel.errors import RunError, one_of
-from evenkeel.results import Results, find_runs
 from evenkeel.sheets import FORMATS, Sheet, render, to_rich
 from evenkeel.summary import MEASURES
 from evenkeel.tables import HEADLINE, measures_sheet
@@ -31,7 +30,7 @@ def table_command(
     CSV has every digit, and an estimate in three columns: mean, half of the 95% interval, number of runs.
     """
     names = _checked(measures, format)
-    show([measures_sheet(_read(folders), names)], format, path)
+    show([measures_sheet(read_runs(folders), names)], format, path)
 
 
 def compare_command(
@@ -52,9 +51,9 @@ def compare_command(
 
     names = _checked(measures, format)
     if second is None:
-        sheet = by_adaptor(_read([first]), names)
+        sheet = by_adaptor(read_runs([first]), names)
     else:
-        sheet = side_by_side(_read([first]), _read([second]), names, called=(str(first), str(second)))
+        sheet = side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))
     show([sheet], format, path)
 
 
@@ -65,18 +64,6 @@ def _checked(measures: str, format: str) -> list[str]:
     for name in names:
         one_of("measures", name, MEASURES)
     return names
-
-
-def _read(folders: Sequence[Path]) -> list[Results]:
-    runs = []
-    for folder in find_runs(folders):
-        try:
-            runs.append(Results.read(folder))
-        except RunError as error:  # one that is just beginning, say
-            notes.print(f"Left out: {error}")
-    if not runs:
-        raise RunError(f"None of the runs in {', '.join(map(repr, map(str, folders)))} has begun.")
-    return runs
 
 
 def show(sheets: Sequence[Sheet], format: str, path: Path | None) -> None:
