@@ -147,6 +147,15 @@ def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
             yield record, offset
 
 
+def started_of(folder: Path) -> Started:
+    """The first record of the run in `folder`, without reading the others."""
+    path = records_of(folder)
+    first = next((record for record, _ in whole_records(path)), None) if path else None
+    if not isinstance(first, Started):
+        raise RunError(f"The records in {str(folder)!r} do not begin with the start of a run.")
+    return first
+
+
 def last_record(folder: Path) -> Record | None:
     """The last whole record of the run in `folder`, without reading the others; None where there is none."""
     path = records_of(folder)
@@ -210,7 +219,7 @@ class Results:
             tested=[each for each in found if isinstance(each, Tested)],
             aligned=[each for each in found if isinstance(each, Aligned)],
             ended=next((each for each in found if isinstance(each, Ended)), None),
-            sessions=_sessions(folder / USAGE) if folder else [],
+            sessions=sessions_of(folder) if folder else [],
         )
 
     @classmethod
@@ -244,8 +253,9 @@ class Results:
         return np.array([getattr(test, scores) for test in self.finished_tasks], dtype=np.float64)
 
 
-def _sessions(path: Path) -> list[Session]:
-    """The last word of each process."""
+def sessions_of(folder: Path) -> list[Session]:
+    """The last word of each process that worked on the run in `folder`."""
+    path = folder / USAGE
     latest: dict[str, Session] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:

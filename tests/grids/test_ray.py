@@ -53,7 +53,7 @@ def test_workers_killed_and_a_node_lost_change_nothing(tmp_path: Path, cluster: 
     path.write_text(GRID)
     configs = read_grid(path)
     whole, ledger = undisturbed(configs, tmp_path / "whole"), Ledger(tmp_path / "cluster")
-    launcher = RayCluster(cluster.address, threads=1, resources={"CPU": 1.0})
+    launcher = RayCluster(cluster.address, {"CPU": 1.0})
     grid = Grid(ledger, jobs(configs, ledger.path))
     kills, lost, most = 0, False, 0
     try:
@@ -82,4 +82,4 @@ def test_no_cluster_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(SettingsError, match="no Ray cluster"):
-        RayCluster(address, threads=1, resources={"CPU": 1.0})
+        RayCluster(address, {"CPU": 1.0})

@@ -45,16 +45,22 @@ class Means:
     ray: str | None
     resources: str
 
+    @property
+    def at_once(self) -> int:
+        """Runs at once on this machine."""
+        return (_cores() if self.workers is None else self.workers) or 1
+
+    @property
+    def threads(self) -> int:
+        """Of each run: the cores are shared out."""
+        return max(1, _cores() // self.at_once)
+
     def launcher(self) -> Launcher:
-        """On one machine the cores are shared out among the workers."""
         if self.ray is not None:
             from evenkeel.grids.launchers.cluster import RayCluster
 
-            needs = _resources(self.resources)
-            return RayCluster(self.ray, threads=max(1, int(needs["CPU"])), resources=needs)
-        cores = _cores()
-        workers = cores if self.workers is None else self.workers
-        return Processes(workers, max(1, cores // workers)) if workers else InProcess(cores)
+            return RayCluster(self.ray, _resources(self.resources))
+        return InProcess(self.threads) if self.workers == 0 else Processes(self.at_once, self.threads)
 
     def job(self, config: Config, threads: int) -> Job:
         config = config if config.threads else config.model_copy(update={"threads": threads})
@@ -64,22 +70,20 @@ class Means:
 
 
 def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> Grid | None:
-    """Do what is not done yet, with bars; None where runs were only to be listed. Ends the command if a run failed."""
-    cores = _cores()
-    workers = (cores if means.workers is None else means.workers) or 1
+    """Do what is not done yet, with bars; None where runs were only to be listed."""
     with progress() as bar:
         place = bar.add_task("Reading data", total=None)
         estimator = Estimator(
             means.ledger,
             means.data,
-            max(1, cores // workers),
+            means.threads,
             lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
         )
         left = [config for config in configs if not means.ledger.finished(run_key(config))]
         seconds = _seconds(left, estimator, must=means.ray is None and not only_list)
     runs = {run_key(config): config for config in configs}
     if only_list:
-        _list(runs, seconds, means.ledger, workers)
+        _list(runs, seconds, means.ledger, means.at_once)
         return None
     launcher = means.launcher()
     grid = Grid(means.ledger, [means.job(config, launcher.threads) for config in runs.values()])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import torch
 from torch.nn import functional as F
 
 from evenkeel.data.sources import Progress
-from evenkeel.experiment import Config
+from evenkeel.errors import SettingsError
+from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.course import Course, new_learner, planned, with_policy
 from evenkeel.experiment.parts import make
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.methods import METHODS
 from evenkeel.nets import Net
-from evenkeel.results import Results
+from evenkeel.results import sessions_of, started_of
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class Estimator:
         self._costs: dict[tuple[object, ...], tuple[float, float]] = {}
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
-            run = Results.read(ledger.folder(entry.key))
-            self._known[_setting(Config.model_validate(run.started.config))] = sum(
-                each.seconds for each in run.sessions
-            )
+            folder = ledger.folder(entry.key)
+            with suppress(SettingsError):  # of another version, or on data of the user's own
+                setting = _setting(load_config(started_of(folder).config))
+                self._known[setting] = sum(session.seconds for session in sessions_of(folder))
 
     def steps(self, config: Config) -> int:
         return self._extent(config).steps

@@ -21,7 +21,7 @@ from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.course import with_policy
 from evenkeel.experiment.folder import LOCK, MODEL, hold
-from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record
+from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record, started_of
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
@@ -127,8 +127,7 @@ class Ledger:
 
     def adopt(self, folder: Path) -> str:
         """Move a run that was made on its own (`evenkeel run --out`) into the ledger; its key."""
-        started = Results.read(folder).started
-        key = run_key(load_config(started.config))
+        key = run_key(load_config(started_of(folder).config))
         target = self.folder(key)
         if target.exists():
             raise RunError(f"{str(folder)!r} is a run that the ledger already has, in {str(target)!r}.")

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from evenkeel.errors import SettingsError
@@ -9,13 +10,15 @@ from evenkeel.grids.work import Job, work
 
 
 class RayCluster:
-    def __init__(self, address: str, *, threads: int, resources: dict[str, float]) -> None:
+    def __init__(self, address: str, resources: Mapping[str, float]) -> None:
+        """resources: what a run needs, by Ray's names; it has as many threads as CPUs."""
         try:
             import ray
         except ImportError:
             raise SettingsError("--ray needs Ray: pip install 'evenkeel[ray]', here and on every node.") from None
         self._ray: Any = ray
-        self.threads = threads
+        self._need = {"CPU": 1.0, **resources}
+        self.threads = max(1, int(self._need["CPU"]))
         try:
             _reach(address)
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
@@ -24,11 +27,11 @@ class RayCluster:
                 f"There is no Ray cluster to be reached at {address!r}: {str(error).splitlines()[0]}. "
                 "Start one with `ray start --head`, or leave --ray out."
             ) from None
-        cpus, others = resources.pop("CPU", float(threads)), dict(resources)
-        gpus = others.pop("GPU", 0.0)
+        others = {name: amount for name, amount in self._need.items() if name not in ("CPU", "GPU")}
         # The grid itself starts a run again that lost its node: it knows what the run had learned by then.
-        self._task = ray.remote(work).options(num_cpus=cpus, num_gpus=gpus, resources=others, max_retries=0)
-        self._need = {"CPU": cpus, "GPU": gpus, **others}
+        self._task = ray.remote(work).options(
+            num_cpus=self._need["CPU"], num_gpus=self._need.get("GPU", 0.0), resources=others, max_retries=0
+        )
 
     @property
     def slots(self) -> int:
