@@ -250,3 +250,12 @@ def test_what_is_wrong_is_one_message(
     code, out, err = call(capsys, "compare", *arguments)
     assert (code, out) == (1, "")
     assert re.search(sentence, err.replace("\n", " ")), err
+
+
+def test_equal_settings_are_matched_whatever_else_is_in_the_folders() -> None:
+    """Labels depend on what else there is: with two memories "ER" becomes "ER (memory.capacity=20)"."""
+    small = [make_run(seed=seed, memory={"capacity": 20}) for seed in range(3)]
+    large = [make_run(seed=seed, memory={"capacity": 50}, skill=3) for seed in range(3)]
+    sheet = side_by_side([*small, *large], small, ["acc"])
+    assert [row[:3] for row in sheet.rows] == [["ER (memory.capacity=20) against ER", Shown("acc", "ACC ↑"), 3]]
+    assert any("memory.capacity=50" in note for note in sheet.notes)

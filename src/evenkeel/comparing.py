@@ -132,10 +132,11 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 def side_by_side(
     a: Sequence[Results], b: Sequence[Results], names: Sequence[str], *, called: tuple[str, str] = ("first", "second")
 ) -> Sheet:
-    """Groups of `a` against those of `b` with the same label, or whatever their labels if each side is one group."""
+    """Groups of `a` against those of `b` with equal settings, or else the same label; if each has one only, these."""
     first, second = groups(a), groups(b)
-    by_label = {group.label: group for group in second}
-    sides = [(group, by_label[group.label]) for group in first if group.label in by_label]
+    by_setting, by_label = ({getattr(group, by): group for group in second} for by in ("setting", "label"))
+    matches = [(group, by_setting.get(group.setting) or by_label.get(group.label)) for group in first]
+    sides = [(one, other) for one, other in matches if other is not None]
     if len(first) == len(second) == 1:
         sides = [(first[0], second[0])]
     if not sides:

@@ -7,6 +7,7 @@ memory and command of each process that worked on it) and `model.ek`, the learne
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -136,7 +137,7 @@ def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
     """The records of a file up to the first that is torn, each with the offset of its end."""
     offset = 0
     with gzip.open(path) if path.name == PACKED else path.open("rb") as file:
-        for line in file:
+        for line in _lines(file):
             if not line.endswith(b"\n"):
                 return
             try:
@@ -145,6 +146,14 @@ def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
                 return
             offset += len(line)
             yield record, offset
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a file, up to where a packed one is damaged."""
+    try:
+        yield from file
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return
 
 
 def started_of(folder: Path) -> Started:

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,73 @@ def test_packed_runs_read_and_go_on_as_before(tmp_path: Path) -> None:
     assert (folder / PACKED).read_bytes() == first
     assert list(ek.run(asked, out=folder)) == records  # brought back whole, not run again
     assert (folder / RECORDS).read_text() == "".join(map(to_line, records))
+
+
+def test_what_the_index_says_of_a_run_that_is_done_anew_does_not_count(tmp_path: Path) -> None:
+    """It was finished once, its folder was deleted, and now a process is at work on it again."""
+    fill(tmp_path, 0, 1)
+    key, ledger = f"{0:016x}", Ledger(tmp_path)
+    shutil.rmtree(ledger.folder(key))
+    make_run(seed=0, stop=3, folder=ledger.folder(key))
+    held = Folder(ledger.folder(key))
+    assert [entry.seed for entry in ledger.entries()] == [1]
+    assert ledger.state(key) == "at work, step 3"
+    ledger.pack()
+    assert (ledger.folder(key) / RECORDS).is_file()
+    held.close()
+    assert ledger.state(key) == "at step 3"
+    shutil.rmtree(ledger.folder(key))
+    make_run("another name", seed=0, folder=ledger.folder(key))
+    ledger.note_finished(key)
+    assert [entry.name for entry in ledger.entries()] == ["another name", "ER"]
+
+
+def test_a_finished_run_that_someone_holds_is_not_packed(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 1)
+    held = Folder(Ledger(tmp_path).folder(f"{0:016x}"))
+    Ledger(tmp_path).pack()
+    assert [path.parent.name for path in tmp_path.glob(f"*/{PACKED}")] == [f"{1:016x}"]
+    held.close()
+
+
+def test_a_damaged_packed_run_is_not_finished_and_harms_no_other(tmp_path: Path) -> None:
+    fill(tmp_path, 0, 1)
+    ledger = Ledger(tmp_path)
+    ledger.pack()
+    path = ledger.folder(f"{0:016x}") / PACKED
+    path.write_bytes(path.read_bytes()[:300])
+    assert [entry.seed for entry in ledger.entries()] == [1]
+    with pytest.raises(RunError, match=r"records.jsonl.gz' is damaged"):
+        Folder(ledger.folder(f"{0:016x}"))
+
+
+@pytest.mark.parametrize("line", ["123", '{"key": "x"}', "[]", "null", '"a"'])
+def test_lines_of_no_meaning_are_passed_over(tmp_path: Path, line: str) -> None:
+    fill(tmp_path, 0)
+    for path in (tmp_path / INDEX, tmp_path / f"{0:016x}" / "failures.jsonl"):
+        with path.open("a") as file:
+            file.write(line + "\n")
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0]
+    assert Ledger(tmp_path).failures(f"{0:016x}") == []
+    known = json.loads((tmp_path / INDEX).read_text().splitlines()[0])
+    (tmp_path / INDEX).write_text(json.dumps({**known, "of a later version": 1}) + "\n")
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0]
+
+
+def test_other_folders_are_none_of_its_business(tmp_path: Path) -> None:
+    make_run(folder=tmp_path / "a run of my own")
+    assert Ledger(tmp_path).runs() == []
+    Ledger(tmp_path).pack()
+    assert (tmp_path / "a run of my own" / RECORDS).is_file()
+
+
+def test_where_nothing_can_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
+        with pytest.raises(RunError, match="Cannot keep a ledger in"):
+            Ledger(path).require_writable()
+    Ledger(tmp_path / "new").require_writable()
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:

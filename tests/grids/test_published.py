@@ -77,7 +77,7 @@ def test_every_cell_has_a_preset_and_a_run_of_its_own(name: str, net: str) -> No
             assert (config.adaptor is not None) == ("-cba" in cell.row)
         assert (without(found.cells, cell) is not None) == ("-cba" in cell.row)
         tasks = {"cifar10": 5, "cifar100": 10, "tiny-imagenet": 10}[cell.data]
-        assert len(cell.published) == (0 if name.startswith("figure") else tasks + 1 if name == "table2" else 2)
+        assert len(cell.values) == (0 if name.startswith("figure") else tasks + 1 if name == "table2" else 2)
 
 
 def test_settings_of_the_settings_of_the_paper() -> None:
@@ -114,6 +114,9 @@ def test_a_part_of_a_table() -> None:
         ({"net": "thin"}, "--net: 'thin' is not one of full, slim"),
         ({"data": ["cifar10"], "memory": [2000]}, "--memory: 2000 is not one of 200, 500"),
         ({"settings": ["optimizer.rate=1"]}, "optimizer.rate is unknown"),
+        ({"settings": ["data.name=digits"]}, "about its own data"),
+        ({"settings": ["scenario.tasks=10"]}, "about its own data"),
+        ({"settings": ["limits.tasks=2"]}, "about its own data"),
     ],
 )
 def test_what_is_not_there_is_told(settings: dict[str, object], message: str) -> None:

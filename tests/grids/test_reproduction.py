@@ -81,6 +81,12 @@ def test_other_settings_are_not_mistaken_for_the_same(tmp_path: Path) -> None:
     assert {row["seeds 0"] for row in as_csv("table1", ledger, **ASKED)} == {"0"}
 
 
+def test_settings_on_top_are_in_the_title(tmp_path: Path) -> None:
+    asked = ASKED | {"methods": ["rar"], "settings": ["method.repeats=2"]}
+    (sheet,) = sheets(exhibit("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
+    assert "method.repeats=2" in sheet.title
+
+
 def test_the_command_shows_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = Ledger(tmp_path)
     for config in exhibit("table1", **ASKED).configs():  # type: ignore[arg-type]

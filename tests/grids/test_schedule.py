@@ -172,6 +172,10 @@ def test_grid_files(tmp_path: Path) -> None:
             r"With method.name = 'finetune', adaptor.name = 'cba'",
         ),
         ("[[blocks]]\nbase = 'digits'\nvarry = { }", "varry"),
+        ("[[blocks]]\nbase = 'digits'\nset = { seed = 7 }", "seeds = "),
+        ("[[blocks]]\nbase = 'digits'\nvary = { seed = [1, 2] }", "seeds = "),
+        ("[[blocks]]\nbase = 'digits'\nvary = { '' = [1] }", "names no setting"),
+        ("seeds = 'many'\n[[blocks]]\nbase = 'digits'", r"- seeds: input should be a valid integer\."),
         ("[[blocks", "not a TOML file"),
     ],
 )

@@ -93,6 +93,12 @@ def test_the_command_writes_a_config_for_the_whole_stream(tmp_path: Path, capsys
     assert tomllib.loads((folder / "best.toml").read_text())["optimizer"]["lr"] == config.optimizer.lr
 
 
+def test_a_measure_that_is_not_measured_is_told(tmp_path: Path) -> None:
+    text = FILE.replace("seeds = 2", 'seeds = 1\nmeasure = "acc_auc"').replace("trials = 5", "trials = 1")
+    with pytest.raises(SettingsError, match="'acc_auc' is not measured in these runs"):
+        search(tmp_path / "one", text)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -101,6 +107,14 @@ def test_the_command_writes_a_config_for_the_whole_stream(tmp_path: Path, capsys
         ("seeds = 2", 'seeds = 2\nmeasure = "acc_au"', "Did you mean 'acc_auc'"),
         ("seeds = 2", 'seeds = 2\nmeasure = "recency_bias"', "neither better high nor low"),
         ("trials = 5", "trials = 0", "trials"),
+        ("high = 1.0", "high = inf", "is no range"),
+        ("low = 0.001", "low = true", "space.optimizer.lr"),
+        ("seeds = 2", "seeds = 2\nseed = -1", "seed"),
+        ("tasks = 2", 'tasks = 1\nmeasure = "fm"', "needs two tasks"),
+        ('"memory.capacity"', '"seed"', "seeds = "),
+        ('"memory.capacity"', '"limits.tasks"', "give tasks and held_out"),
+        ('{ name = "cba", hidden = [8] }', '{ name = "cba", hiden = [8] }', "Did you mean 'hidden'"),
+        ("low = 5, high = 50", "low = 0, high = 50", "memory.capacity = 0"),
         ("tasks = 2", "task = 2", "task"),
         ('base = "digits"', 'base = "digitz"', "Did you mean 'digits'"),
     ],

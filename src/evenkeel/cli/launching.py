@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -83,9 +84,12 @@ def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> G
         seconds = _seconds(left, estimator, must=means.ray is None and not only_list)
     runs = {run_key(config): config for config in configs}
     if only_list:
-        _list(runs, seconds, means.ledger, means.at_once)
+        _list(runs, seconds, means)
         return None
+    means.ledger.require_writable()
     launcher = means.launcher()
+    if means.ray is not None and launcher.slots == 1:
+        notes.print(f"No node of the cluster has {means.resources} now; waiting for one.")
     grid = Grid(means.ledger, [means.job(config, launcher.threads) for config in runs.values()])
     try:
         with _Bars(runs, seconds) as bars:
@@ -127,22 +131,25 @@ def _seconds(configs: Sequence[Config], estimator: Estimator, *, must: bool) -> 
     return found
 
 
-def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None], ledger: Ledger, workers: int) -> None:
+def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None], means: Means) -> None:
+    ledger, left = means.ledger, list[float]()
     table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
-    left = 0.0
     for key, config in runs.items():
-        known, step, failures = seconds.get(key), ledger.step(key), ledger.failures(key)
-        finished = ledger.finished(key)
-        share = 1 - step / known[0] if known and known[0] else 1.0
-        left += 0.0 if finished or known is None else known[1] * share
-        state = "finished" if finished else "failed" if failures else f"at step {step}" if step else "to do"
+        known = seconds.get(key)
+        if known is not None:
+            left.append(known[1] * (1 - ledger.step(key) / max(1, known[0])))
         scenario = "" if config.scenario is None else str(config.scenario["name"])
-        estimate = "-" if known is None else _span(known[1])
         where = [str(config.data["name"]), scenario, str(config.memory.capacity), str(config.seed)]
-        table.add_row(config.name, *where, state, estimate)
+        table.add_row(config.name, *where, ledger.state(key), "-" if known is None else _span(known[1]))
     out.print(table)
     done = sum(ledger.finished(key) for key in runs)
-    out.print(f"{len(runs)} runs, {done} finished. The others: about {_span(left / workers)} with {workers} at once.")
+    told = f"{len(runs)} run{'s' * (len(runs) > 1)}, {done} finished."
+    if left:
+        at_once = min(means.at_once, _cores(), len(left))
+        longest = max(*left, sum(left) / at_once) if means.ray is None and len(left) > 1 else sum(left)
+        how = "one after another" if means.ray is not None or at_once == 1 else f"{at_once} at once"
+        told += f" The others: about {_span(longest)}, {how}."
+    out.print(told)
 
 
 class _Bars:
@@ -192,7 +199,9 @@ class _Bars:
             else:
                 self._bar.remove_task(self._each.pop(key))
         if not notes.is_terminal and len(ended) > self._told:  # in a log, a line now and then says as much
-            notes.print(f"{len(grid.finished)} of {len(self._runs)} runs finished, {len(grid.failed)} failed")
+            remaining = next(each.time_remaining for each in self._bar.tasks if each.id == self._all)
+            left = f", about {_span(remaining)} left" if remaining else ""
+            notes.print(f"{len(grid.finished)} of {len(self._runs)} runs finished, {len(grid.failed)} failed{left}")
             self._told = len(ended)
 
     def _weight(self, key: str) -> float:
@@ -221,5 +230,7 @@ def _resources(text: str) -> dict[str, float]:
     try:
         found = {name.strip(): float(amount) for name, amount in (each.split("=") for each in text.split(","))}
     except ValueError:
-        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5.") from None
-    return {"CPU": 1.0} | found
+        found = {}
+    if not found or not all(name and 0 <= amount < inf for name, amount in found.items()) or found.get("CPU") == 0:
+        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5, with some CPU.")
+    return found

@@ -28,9 +28,9 @@ def ledger_list(folder: Folder) -> None:
             shown = "-" if acc is None else f"{acc:.1f}"
             table.add_row(key, entry.name, entry.data, str(entry.seed), "finished", shown)
         else:
-            failures = ledger.failures(key)
-            state = f"failed: {failures[-1].error}" if failures else f"at step {ledger.step(key)}"
-            table.add_row(key, "", "", "", state, "-")
+            failures, state = ledger.failures(key), ledger.state(key)
+            told = f"{state}: {failures[-1].error}" if state.startswith("failed") else state
+            table.add_row(key, "", "", "", told, "-")
     out.print(table)
 
 

@@ -76,8 +76,8 @@ def show(sheets: Sequence[Sheet], format: str, path: Path | None) -> None:
         except OSError as error:
             raise RunError(f"Cannot write the table to {str(path)!r}: {error.strerror or error}.") from error
         out.print(f"Table: {path.resolve()}", soft_wrap=True)
-    elif format == "text" and sys.stdout.isatty():
+    elif format == "text" and sys.stdout is not None and sys.stdout.isatty():
         for sheet in sheets:
             out.print(to_rich(sheet))
     else:
-        sys.stdout.write(text)
+        print(text, end="")

@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import sys
+import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -43,9 +45,12 @@ class Folder:
         """A run that was put away is brought back whole."""
         packed = self.path / PACKED
         if packed.is_file():
-            partial = self.path / f".{RECORDS}.partial"
-            partial.write_bytes(gzip.decompress(packed.read_bytes()))
-            partial.replace(self.path / RECORDS)
+            try:
+                records = gzip.decompress(packed.read_bytes())
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                self._lock.close()
+                raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to do the run anew.") from None
+            write_whole(self.path / RECORDS, records)
             packed.unlink()
 
     def close(self) -> None:
@@ -138,17 +143,34 @@ def _differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, An
     return [] if old == new else [(where, old, new)]
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing, and on the disk when this returns: what it stands in for may then be deleted."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    if sys.platform != "win32":
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+
+
 def hold(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
     """Lock an open file until it is closed or the process ends. BusyError where another has it, unless told to wait."""
     if sys.platform == "win32":  # no advisory locks there; two processes in one folder are the user's own fault
         return
     import fcntl
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        file.close()
-        raise BusyError(
-            f"Another process, or a run of this one that was not closed, is at work in {str(path)!r}; wait for it, or "
-            "choose another folder."
-        ) from None
+    for last in (False, False, True):  # whoever only looks whether it is held lets go at once
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return
+        except BlockingIOError:
+            time.sleep(0 if last else 0.02)
+    file.close()
+    raise BusyError(
+        f"Another process, or a run of this one that was not closed, is at work in {str(path)!r}; wait for it, or "
+        "choose another folder."
+    )

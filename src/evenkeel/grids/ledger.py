@@ -8,24 +8,26 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.course import with_policy
-from evenkeel.experiment.folder import LOCK, MODEL, hold
-from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record, started_of
+from evenkeel.experiment.folder import LOCK, MODEL, hold, write_whole
+from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record, records_of, started_of
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
 FAILURES = "failures.jsonl"
+KEY = re.compile("[0-9a-f]{16}")
 
 
 def run_key(config: Config) -> str:
@@ -35,7 +37,7 @@ def run_key(config: Config) -> str:
     settings that are none, so that a setting of a later version, absent by default, leaves the keys as they are.
     """
     told = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
-    return hashlib.sha256(json.dumps(_without_none(told), sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(without_none(told), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Failure:
     trace: str  # for engineers; empty where the error was on purpose
     step: int  # how far the run was
     time: str  # UTC, ISO 8601
+
+
+Line = TypeVar("Line", Entry, Failure)
 
 
 class Ledger:
@@ -77,8 +82,17 @@ class Ledger:
         """Whether a process is at work on it, here or on another machine that shares the disk."""
         return _held(self.folder(key))
 
+    def state(self, key: str) -> str:
+        """In words, for lists."""
+        if self.finished(key):
+            return "finished"
+        step, failures = self.step(key), self.failures(key)
+        if self.busy(key):
+            return f"at work, step {step}"
+        return f"failed at step {failures[-1].step}" if failures else f"at step {step}" if step else "to do"
+
     def failures(self, key: str) -> list[Failure]:
-        return [Failure(**line) for line in _lines(self.folder(key) / FAILURES)]
+        return _read(self.folder(key) / FAILURES, Failure)
 
     def fail(self, key: str, error: BaseException | str) -> None:
         """Note why a run could not go on. It is tried again when the grid is started again."""
@@ -89,38 +103,44 @@ class Ledger:
         self.folder(key).mkdir(parents=True, exist_ok=True)
         _append(self.folder(key) / FAILURES, [asdict(failure)])
 
+    def require_writable(self) -> None:
+        """Told before any work, not by each run."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path / f".probe{os.getpid()}", b"?" * 4096)
+            (self.path / f".probe{os.getpid()}").unlink()
+        except OSError as error:
+            raise RunError(f"Cannot keep a ledger in {str(self.path)!r}: {error.strerror or error}.") from error
+
     def note_finished(self, key: str) -> None:
-        """Enter a finished run into the index."""
+        """Enter a finished run into the index; of several lines of one run, the last counts."""
         with self._index_lock():
-            if key not in {line["key"] for line in _lines(self.path / INDEX)}:
-                _append(self.path / INDEX, [asdict(self._entry(key))])
+            known, entry = {each.key: each for each in _read(self.path / INDEX, Entry)}, self._entry(key)
+            if known.get(key) != entry:
+                _append(self.path / INDEX, [asdict(entry)])
 
     def entries(self) -> list[Entry]:
         """The finished runs. What the index misses, because a process was killed before it could say, is added."""
-        known = {line["key"]: Entry(**line) for line in _lines(self.path / INDEX)}
-        there = self.runs()
-        missing = [key for key in there if key not in known and self.finished(key)]
-        for key in missing:
-            self.note_finished(key)
-            known[key] = self._entry(key)
-        return [known[key] for key in there if key in known]
+        known = {each.key: each for each in _read(self.path / INDEX, Entry)}
+        there = [key for key in self.runs() if self.finished(key)]  # the folders count, whatever the index says
+        for key in there:
+            if key not in known:
+                self.note_finished(key)
+                known[key] = self._entry(key)
+        return [known[key] for key in there]
 
     def rebuild(self) -> int:
         """Make the index anew from the folders; how many finished runs there are."""
         with self._index_lock():
             entries = [asdict(self._entry(key)) for key in self.runs() if self.finished(key)]
-            partial = self.path / f".{INDEX}.{os.getpid()}.partial"
-            partial.unlink(missing_ok=True)
-            _append(partial, entries)
-            partial.replace(self.path / INDEX)
+            write_whole(self.path / INDEX, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         return len(entries)
 
     def runs(self) -> list[str]:
         """The keys of all runs that have a folder here, in order."""
-        if not self.path.is_dir():
-            return []
-        found = (each for each in self.path.iterdir() if each.is_dir() and not each.name.startswith("."))
-        return sorted(each.name for each in found if last_record(each) is not None or (each / FAILURES).is_file())
+        found = self.path.iterdir() if self.path.is_dir() else ()
+        keys = sorted(each.name for each in found if KEY.fullmatch(each.name))
+        return [key for key in keys if records_of(self.folder(key)) or (self.folder(key) / FAILURES).is_file()]
 
     def results(self, keys: Iterable[str]) -> list[Results]:
         return [Results.read(self.folder(key)) for key in keys]
@@ -147,15 +167,14 @@ class Ledger:
         freed = 0
         for entry in self.entries():
             folder = self.folder(entry.key)
-            before = sum(each.stat().st_size for each in folder.iterdir())
-            if (folder / RECORDS).is_file():
-                partial = folder / f".{PACKED}.partial"
-                partial.write_bytes(gzip.compress((folder / RECORDS).read_bytes(), 9, mtime=0))
-                partial.replace(folder / PACKED)
-                (folder / RECORDS).unlink()
-            (folder / MODEL).unlink(missing_ok=True)
-            (folder / LOCK).unlink(missing_ok=True)
-            freed += before - sum(each.stat().st_size for each in folder.iterdir())
+            with suppress(BusyError), (folder / LOCK).open("ab") as file:
+                hold(file, folder)
+                before = sum(each.stat().st_size for each in folder.iterdir())
+                if self.finished(entry.key) and (folder / RECORDS).is_file():
+                    write_whole(folder / PACKED, gzip.compress((folder / RECORDS).read_bytes(), 9, mtime=0))
+                    (folder / RECORDS).unlink()
+                    (folder / MODEL).unlink(missing_ok=True)
+                freed += before - sum(each.stat().st_size for each in folder.iterdir())
         return freed
 
     def _entry(self, key: str) -> Entry:
@@ -176,27 +195,26 @@ def _held(folder: Path) -> bool:
     try:
         with (folder / LOCK).open("rb+") as file:
             hold(file, folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except BusyError:
         return True
     return False
 
 
-def _without_none(value: Any) -> Any:
+def without_none(value: Any) -> Any:
+    """A table without the settings that are none, at any depth."""
     if isinstance(value, dict):
-        return {name: _without_none(each) for name, each in value.items() if each is not None}
+        return {name: without_none(each) for name, each in value.items() if each is not None}
     return value
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that was torn by a power cut is passed over."""
-    found = []
+def _read(path: Path, kind: type[Line]) -> list[Line]:
+    """The lines of a file. One that was torn by a power cut is passed over, and so is what a later version added."""
+    found, names = [], {each.name for each in fields(kind)}
     for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
+        with suppress(ValueError, TypeError, AttributeError):
+            found.append(kind(**{name: value for name, value in json.loads(line).items() if name in names}))
     return found
 
 

@@ -1,17 +1,28 @@
 """Grids of the user's own: a TOML file with configs, what to vary, and seeds."""
 
 import itertools
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
 
 from evenkeel.errors import SettingsError
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.loading import merged
 
+
+def _is_setting(name: str) -> str:
+    if name == "seed":
+        raise ValueError("runs are repeated by seeds = ..., beside the blocks or the space")
+    if not all(name.split(".")):
+        raise ValueError(f"{name!r} names no setting; write part.setting")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_is_setting)]
 Distinct = Annotated[list[Annotated[NonNegativeInt, Field(strict=True)]], Field(min_length=1)]
 
 
@@ -24,9 +35,9 @@ class Block(Strict):
 
     base: str
     """A config file (beside the grid's own, or anywhere) or a preset"""
-    set: dict[str, Any] = {}
+    set: dict[Name, Any] = {}
     """Settings of all runs, as tables or as "part.setting" """
-    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    vary: dict[Name, Annotated[list[Any], Field(min_length=1)]] = {}
     """Values by "part.setting", or whole tables by "part" """
 
 
@@ -102,9 +113,18 @@ def base_of(name: str, path: Path) -> str:
     return str(beside[0].resolve()) if beside else name
 
 
+KIND = re.compile(r"[\[\]()]|^(int|float|list|Range|constrained)")  # what pydantic adds where there are several kinds
+
+
 def faults_of(path: Path, error: ValidationError) -> str:
-    lines = [f"- {'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-    return "\n".join([f"{str(path)!r} has a fault:" if len(lines) == 1 else f"{str(path)!r} has faults:", *lines])
+    """The first fault of each setting: where a setting may be of several kinds, each kind has its own complaint."""
+    lines: dict[str, str] = {}
+    for fault in error.errors():
+        parts = [str(part) for part in fault["loc"] if not KIND.search(str(part))]
+        message = fault["msg"].removeprefix("Value error, ")
+        lines.setdefault(".".join(parts), message[0].lower() + message[1:])
+    told = [f"- {where}: {message}." if where else f"- {message}." for where, message in lines.items()]
+    return "\n".join([f"{str(path)!r} has {'a fault' if len(told) == 1 else 'faults'}:", *told])
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:

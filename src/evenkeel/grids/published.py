@@ -12,17 +12,18 @@ from evenkeel.experiment import Config, load_config
 
 Value = TypeVar("Value")
 WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the literature's small one
+GIVEN = ("data", "limits", "scenario", "memory.capacity", "net", "seed", "name", "evaluation")  # not to be set
 VARIANTS = {"as-released": ("-cba",), "as-paper": ("-cba-as-paper",), "both": ("-cba", "-cba-as-paper")}
 
 
 @dataclass(frozen=True)
-class Cell:
+class Published:
     """One row of a table under one heading: a setting, its runs by seed, and what the paper has."""
 
     data: str
     memory: int
     row: str
-    published: list[float]  # one for each of the table's values; empty in a figure
+    values: list[float]  # one for each of the table's values; empty in a figure
     configs: list[Config]  # by seed
 
     @property
@@ -39,16 +40,17 @@ class Exhibit:
     values: list[str]  # what its cells hold: measures by name, and "tasks" for the accuracy on each
     seeds: int  # of the paper
     slips: list[str]
-    cells: list[Cell]
+    settings: list[str]  # given by the user, on top of the presets
+    cells: list[Published]
 
     @property
     def number(self) -> str:
         """Table 1."""
         return f"{self.name[:-1].capitalize()} {self.name[-1]}"
 
-    def blocks(self) -> list[list[Cell]]:
+    def blocks(self) -> list[list[Published]]:
         """The cells of one data set and one size of memory each."""
-        found: dict[tuple[str, int], list[Cell]] = {}
+        found: dict[tuple[str, int], list[Published]] = {}
         for cell in self.cells:
             found.setdefault((cell.data, cell.memory), []).append(cell)
         return list(found.values())
@@ -87,11 +89,17 @@ def exhibit(
     sizes = [_known("--memory", each, sizes) for each in memory] or sizes
     rows = list(dict.fromkeys(row for each in table["cells"].values() for block in each.values() for row in block))
     bases = list(dict.fromkeys(_base(row) for row in rows))
-    chosen = [_known("--methods", each, [*bases, *rows]) for each in methods] or bases
+    chosen = [_known("--methods", each, dict.fromkeys([*bases, *rows])) for each in methods] or bases
     _known("--net", net, WIDTHS)
     suffixes = VARIANTS[_known("--cba", cba, VARIANTS)]
+    for setting in settings:
+        if setting.strip().startswith(GIVEN):
+            raise SettingsError(
+                f"--set {setting}: a table of the paper is about its own data, tasks and seeds; --data-set, --memory, "
+                "--net and --seeds choose among them. For other runs write a grid: `evenkeel grid`."
+            )
     count = table["seeds"] if seeds is None else seeds
-    found = Exhibit(name, table["title"], table["values"], table["seeds"], table["slips"], [])
+    found = Exhibit(name, table["title"], table["values"], table["seeds"], table["slips"], list(settings), [])
     fixed = [f"net.width={WIDTHS[net]}", *_looking(name), *settings]
     for each in sets:
         for size in sizes:
@@ -102,7 +110,7 @@ def exhibit(
                     preset = table["preset"].format(data=each, row=variant)
                     first = load_config(preset, [f"memory.capacity={size}", *fixed])
                     configs = [first.model_copy(update={"seed": seed}) for seed in range(count)]
-                    found.cells.append(Cell(each, size, variant, values, configs))
+                    found.cells.append(Published(each, size, variant, values, configs))
     if not found.cells:
         raise SettingsError(f"{found.number} has no cell with these data sets, sizes of memory and methods.")
     return found
@@ -126,7 +134,7 @@ def _known(what: str, given: Value, allowed: Any) -> Value:
     return given
 
 
-def without(cells: Sequence[Cell], cell: Cell) -> Cell | None:
+def without(cells: Sequence[Published], cell: Published) -> Published | None:
     """The cell that the gain by CBA of `cell` is measured against."""
     if "-cba" not in cell.row:
         return None

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.published import Cell, Exhibit, without
+from evenkeel.grids.published import Exhibit, Published, without
 from evenkeel.results import Results
-from evenkeel.sheets import Cell as Entry
-from evenkeel.sheets import Sheet, Shown, signed
+from evenkeel.sheets import Cell, Sheet, Shown, signed
 from evenkeel.summary import MEASURES, Estimate
 
 TITLES = {"cifar10": "Split CIFAR-10", "cifar100": "Split CIFAR-100", "tiny-imagenet": "Split Tiny-ImageNet"}
@@ -22,12 +21,16 @@ def sheets(found: Exhibit, ledger: Ledger) -> list[Sheet]:
         first, config = block[0], block[0].configs[0]
         title = (
             f"{found.number}, {TITLES.get(first.data, first.data)}, memory {first.memory}. "
-            f"Ours: {config.net['name']} of width {config.net['width']}, "
+            f"Ours: {config.net['name']} of width {config.net['width']}, {_set(found.settings)}"
             f"{_seeds([len(each) for each in ours.values()])}; the paper's: width 64, {found.seeds} seeds."
         )
         by_task = "tasks" in found.values
         made.append(_by_task(title, block, ours) if by_task else _by_method(title, found.values, block, ours))
     return [*made[:-1], replace(made[-1], notes=list(found.slips))]
+
+
+def _set(settings: Sequence[str]) -> str:
+    return "".join(f"{setting.strip()}, " for setting in settings)
 
 
 def _seeds(numbers: Sequence[int]) -> str:
@@ -37,7 +40,7 @@ def _seeds(numbers: Sequence[int]) -> str:
     return f"{done[0]} seed{'s' * (done[0] > 1)}" if len(done) == 1 else f"{done[0]} to {done[-1]} seeds"
 
 
-def _values(cell: Cell, found: Exhibit, ledger: Ledger) -> Values:
+def _values(cell: Published, found: Exhibit, ledger: Ledger) -> Values:
     """Of the runs that are finished."""
     keys = {config.seed: run_key(config) for config in cell.configs}
     runs = {seed: Results.read(ledger.folder(key)) for seed, key in keys.items() if ledger.finished(key)}
@@ -51,42 +54,42 @@ def _of_run(run: Results, names: Sequence[str]) -> list[float | None]:
     return values
 
 
-def _by_method(title: str, names: Sequence[str], block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
-    columns, rows, bold = ["", "seeds"], list[list[Entry]](), set[int]()
+def _by_method(title: str, names: Sequence[str], block: Sequence[Published], ours: Mapping[str, Values]) -> Sheet:
+    columns, rows, bold = ["", "seeds"], list[list[Cell]](), set[int]()
     for name in names:
         columns += [f"{MEASURES[name].title}{MEASURES[name].arrow}", "paper", "distance"]
     for cell in block:
-        row: list[Entry] = [cell.title, len(ours[cell.row])]
-        for place, printed in enumerate(cell.published):
+        row: list[Cell] = [cell.title, len(ours[cell.row])]
+        for place, printed in enumerate(cell.values):
             row += _beside(_mean(ours[cell.row], place), printed)
         rows.append(row)
         base = without(block, cell)
         if base is not None:
             bold.add(len(rows))
             common = sorted(ours[cell.row].keys() & ours[base.row].keys())
-            gains: list[Entry] = [Shown(f"{cell.title}: gain by CBA, paired", "  gain by CBA, paired"), len(common)]
-            for place, printed in enumerate(cell.published):
+            gains: list[Cell] = [Shown(f"{cell.title}: gain by CBA, paired", "  gain by CBA, paired"), len(common)]
+            for place, printed in enumerate(cell.values):
                 gain = _gain(ours[base.row], ours[cell.row], place)
-                gains += _beside(gain, printed - base.published[place], sign=True)
+                gains += _beside(gain, printed - base.values[place], sign=True)
             rows.append(gains)
     return Sheet(title, columns, rows, bold=frozenset(bold))
 
 
-def _by_task(title: str, block: Sequence[Cell], ours: Mapping[str, Values]) -> Sheet:
+def _by_task(title: str, block: Sequence[Published], ours: Mapping[str, Values]) -> Sheet:
     """The other way round, because there are many values and few rows."""
-    last = len(block[0].published) - 1
+    last = len(block[0].values) - 1
     names = [*(f"a({task},{last})" for task in range(1, last + 1)), "ACC"]
-    columns, rows = [""], [list[Entry]([name]) for name in names]
+    columns, rows = [""], [list[Cell]([name]) for name in names]
     for cell in block:
         columns += [cell.title, "paper", "distance"]
         for place, row in enumerate(rows):
-            row.extend(_beside(_mean(ours[cell.row], place), cell.published[place]))
+            row.extend(_beside(_mean(ours[cell.row], place), cell.values[place]))
         base = without(block, cell)
         if base is not None:
             columns += ["gain, paired", "paper", "distance"]
             for place, row in enumerate(rows):
                 gain = _gain(ours[base.row], ours[cell.row], place)
-                row.extend(_beside(gain, cell.published[place] - base.published[place], sign=True))
+                row.extend(_beside(gain, cell.values[place] - base.values[place], sign=True))
     return Sheet(title, columns, rows, bold=frozenset({last}))
 
 
@@ -104,7 +107,7 @@ def _gain(before: Values, after: Values, place: int) -> Estimate | None:
     return Estimate.of(differences)
 
 
-def _beside(ours: Estimate | None, printed: float, *, sign: bool = False) -> list[Entry]:
+def _beside(ours: Estimate | None, printed: float, *, sign: bool = False) -> list[Cell]:
     """Ours, the paper's with its digits, and how far apart they are."""
     theirs = Shown(round(printed, 2), f"{printed:+.2f}" if sign else f"{printed:.2f}")
     if ours is None:

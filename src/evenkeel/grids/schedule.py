@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from evenkeel.grids.launchers import Launcher, Working
@@ -78,8 +79,9 @@ class Grid:
                 f"Its process ended {PATIENCE} times without a word and without getting further than step "
                 f"{lives.furthest}: killed, or out of memory?"
             )
-            self.ledger.fail(key, message)
             self.failed[key] = message
+            with suppress(OSError):  # what cannot be written is told all the same
+                self.ledger.fail(key, message)
 
 
 @dataclass

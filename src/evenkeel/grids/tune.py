@@ -7,18 +7,19 @@ the answers to those that were tried: it goes on where it was, and its result is
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tomli_w
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, StrictFloat, StrictInt, ValidationError, model_validator
 
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.loading import merged
-from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.plan import Strict, base_of, faults_of, nested
+from evenkeel.grids.ledger import Ledger, run_key, without_none
+from evenkeel.grids.plan import Name, Strict, base_of, faults_of, nested
 from evenkeel.summary import MEASURES
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ FIRST_SEED = 1000  # the seeds of a search are not those of the runs that are re
 class Range(Strict):
     """Numbers from low to high; whole ones, if both are."""
 
-    low: float | int
-    high: float | int
+    low: StrictInt | StrictFloat
+    high: StrictInt | StrictFloat
     log: bool = False
 
     @model_validator(mode="after")
     def _is_sensible(self) -> "Range":
-        if not self.low < self.high or (self.log and self.low <= 0):
+        if not -inf < self.low < self.high < inf or (self.log and self.low <= 0):
             raise ValueError(f"from {self.low} to {self.high}{', by its logarithm,' * self.log} is no range")
         return self
 
@@ -45,9 +46,9 @@ class Range(Strict):
 class TuneFile(Strict):
     base: str
     """A config file (beside this one, or anywhere) or a preset"""
-    space: Annotated[dict[str, Range | Annotated[list[Any], Field(min_length=2)]], Field(min_length=1)]
+    space: Annotated[dict[Name, Range | Annotated[list[Any], Field(min_length=2)]], Field(min_length=1)]
     """By "part.setting": a range, { low = 0.001, high = 0.3, log = true }, or a list of values"""
-    set: dict[str, Any] = Field(default_factory=dict)
+    set: dict[Name, Any] = Field(default_factory=dict)
     """Settings of all runs, as tables or as "part.setting" """
     tasks: PositiveInt = 2
     """So many of the first tasks are learned, and tested on"""
@@ -61,7 +62,7 @@ class TuneFile(Strict):
     """Asked for at once, and so run side by side; the result depends on it, but not on the number of workers"""
     seeds: PositiveInt = 1
     """Runs of each, of which the mean counts"""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Of the search itself"""
 
     @model_validator(mode="after")
@@ -69,6 +70,10 @@ class TuneFile(Strict):
         one_of("measure", self.measure, MEASURES)
         if MEASURES[self.measure].higher_is_better is None:
             raise ValueError(f"measure = {self.measure!r} is neither better high nor low")
+        if self.tasks == 1 and self.measure.startswith(("fm", "bwt", "fwt")):
+            raise ValueError(f"measure = {self.measure!r} needs two tasks at least, to forget one of them")
+        if own := [name for name in (*self.space, *self.set) if name in ("limits", "limits.tasks", "limits.held_out")]:
+            raise ValueError(f"{own[0]} is the search's own: give tasks and held_out")
         return self
 
 
@@ -90,7 +95,20 @@ class Search:
         except ValidationError as error:
             raise SettingsError(faults_of(path, error)) from None
         self._base = base_of(self.file.base, path)
-        self._config({name: _first(each) for name, each in self.file.space.items()}, seed=0)  # faults before any work
+        self._require_sound()
+
+    def _require_sound(self) -> None:
+        """Each value on its own, the others at their first: faults are told before any work, not at some trial."""
+        first = {name: _ends(each)[0] for name, each in self.file.space.items()}
+        faults: dict[str, None] = {}
+        for name, each in self.file.space.items():
+            for value in _ends(each):
+                try:
+                    self._config({**first, name: value}, seed=FIRST_SEED)
+                except SettingsError as error:
+                    faults[f"With {name} = {value!r}: {error}"] = None
+        if faults:
+            raise SettingsError("\n".join(faults))
 
     def go(self, ledger: Ledger, do: Callable[[str, list[Config]], None]) -> list[Tried]:
         """Try them all, best first. `do` is given what to say and the runs to do, and comes back when they are done."""
@@ -113,7 +131,7 @@ class Search:
         if not tried or tried[0].value is None:
             raise SettingsError("All trials failed; `evenkeel ledger list` shows why.")
         config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
-        return tomli_w.dumps(_without_none(config.model_dump(mode="json", exclude={"threads"})))
+        return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads"})))
 
     def _trial(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], list[Config]]:
         settings = {}
@@ -138,9 +156,16 @@ class Search:
         keys = [run_key(config) for config in configs]
         if not all(map(ledger.finished, keys)):
             return None
-        values = [MEASURES[self.file.measure].of(run) for run in ledger.results(keys)]
-        found = [value for value in values if value is not None]
-        return fmean(found) if len(found) == len(keys) else None
+        values = []
+        for run in ledger.results(keys):
+            value = MEASURES[self.file.measure].of(run)
+            if value is None:
+                raise SettingsError(
+                    f"measure = {self.file.measure!r} is not measured in these runs; look at the settings of "
+                    "evaluation (every for curves, prequential for predictions)."
+                )
+            values.append(value)
+        return fmean(values)
 
     def _study(self) -> "Study":
         try:
@@ -176,12 +201,6 @@ def _tell(study: "Study", trial: "Trial", value: float | None) -> None:
         study.tell(trial, value)
 
 
-def _first(each: Range | list[Any]) -> Any:
-    return each[0] if isinstance(each, list) else each.low
-
-
-def _without_none(value: Any) -> Any:
-    """TOML has no null; what is absent is none."""
-    if isinstance(value, dict):
-        return {name: _without_none(each) for name, each in value.items() if each is not None}
-    return value
+def _ends(each: Range | list[Any]) -> list[Any]:
+    """All values of a list, both ends of a range."""
+    return each if isinstance(each, list) else [each.low, each.high]
