@@ -2,8 +2,9 @@
 
 Run: python benchmarks/grid_speed.py      (or make bench, which also writes grid_speed.json)
 
-Four runs of the slim ResNet-18 on images of noise, the size of CIFAR's. Both ways use the same launcher and take turns,
-so that a busy machine is busy for both; the first turn of each, in which modules are imported, is not counted.
+A grid of small runs, and one of larger nets, whose work torch itself can share out between two threads. Both ways use
+the same launcher and take turns, so that a busy machine is busy for both; the first turn of each, in which modules are
+imported, is not counted.
 """
 
 import json
@@ -21,35 +22,39 @@ from evenkeel.grids.schedule import Grid
 from evenkeel.grids.work import Job
 
 WAYS = {"two workers, one thread each": Processes(2, 1), "one after another, two threads": Processes(1, 2)}
+LOOKING = ["evaluation.every=0", "evaluation.alignment=0"]
 ROUNDS = 4
 
 
 def main() -> None:
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     with TemporaryDirectory() as folder:
         chance = np.random.default_rng(0)
         x, y = chance.integers(0, 256, (1000, 3, 32, 32), dtype=np.uint8), np.arange(1000) % 10
         np.savez(Path(folder) / "noise.npz", x_train=x[200:], y_train=y[200:], x_test=x[:200], y_test=y[:200])
-        settings = [
-            "data.name=npz",
-            f"data.path={folder}/noise.npz",
-            "net.width=20",
-            "evaluation.every=0",
-            "evaluation.alignment=0",
-        ]
-        configs = [load_config("paper/cifar10-er", [*settings, f"seed={seed}"]) for seed in range(4)]
-        for place in range(ROUNDS):
-            for name, launcher in WAYS.items():
-                seconds[name].append(once(configs, launcher, Path(folder) / f"{place} {name}"))
-                print(f"{name}: {seconds[name][-1]:.1f} s", flush=True)
+        noise = ["data.name=npz", f"data.path={folder}/noise.npz", "net.width=20"]
+        grids = {
+            "digits, small conv net, 8 runs": [load_config("digits", [*LOOKING, f"seed={k}"]) for k in range(8)],
+            "noise of CIFAR's size, slim ResNet-18, 2 runs": [
+                load_config("paper/cifar10-er", [*LOOKING, *noise, f"seed={k}"]) for k in range(2)
+            ],
+        }
+        found = {name: compared(configs, Path(folder) / str(k)) for k, (name, configs) in enumerate(grids.items())}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
+
+
+def compared(configs: list[Config], folder: Path) -> dict[str, object]:
+    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    for place in range(ROUNDS):
+        for name, launcher in WAYS.items():
+            seconds[name].append(once(configs, launcher, folder / f"{place} {name}"))
+            print(f"{name}: {seconds[name][-1]:.1f} s", flush=True)
     ratios = [slow / fast for fast, slow in zip(*seconds.values(), strict=True)][1:]
-    found = {
+    print(f"Two workers are {median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})")
+    return {
         "seconds": {name: [round(each, 1) for each in values] for name, values in seconds.items()},
         "times_as_fast": [round(each, 2) for each in ratios],
         "median": round(median(ratios), 2),
     }
-    print(f"Two workers are {found['median']} times as fast ({min(ratios):.2f} to {max(ratios):.2f})")
-    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
 
 
 def once(configs: list[Config], launcher: Processes, folder: Path) -> float:

@@ -133,7 +133,7 @@ def test_kills_of_workers_of_the_parent_and_in_the_middle_of_a_checkpoint(tmp_pa
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["evenkeel.cli", "torch._dynamo", "sklearn.datasets"])
     arguments = ("grid", str(path), "--out", str(ledger.path), "--workers", "2", "--save-every", "0")
-    chance, planned, done = random.Random(0), ["worker"] * 8 + ["checkpoint"] * 5 + ["parent"] * 4, list[str]()
+    chance, planned, done = random.Random(0), ["worker"] * 8 + ["checkpoint"] * 6 + ["parent"] * 3, list[str]()
     chance.shuffle(planned)
     while not finished(ledger, configs):
         parent = context.Process(target=command, args=arguments)
