@@ -109,7 +109,10 @@ def test_the_command_shows_what_is_there(tmp_path: Path, capsys: pytest.CaptureF
     assert "DER++ + CBA" in shown
 
 
-def test_a_list_without_data_has_no_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_without_data_has_no_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EVENKEEL_DATA", raising=False)
     arguments = ["reproduce", "table5", "--memory", "200", "--seeds", "1", "--out", str(tmp_path / "ledger")]
     code, shown, errors = call(capsys, *arguments, "--list", "--data", str(tmp_path))
     assert code == 0
