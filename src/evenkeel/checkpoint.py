@@ -38,10 +38,15 @@ def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+    flush_folder(target.parent)
+
+
+def flush_folder(path: Path) -> None:
+    """A file that was renamed in `path` survives a power cut from here on."""
     if os.name == "posix":
-        folder = os.open(target.parent, os.O_RDONLY)
+        folder = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(folder)  # the rename itself must survive a power cut
+            os.fsync(folder)
         finally:
             os.close(folder)
 

@@ -200,7 +200,7 @@ class Group:
 
     def values(self, name: str) -> dict[Key, float]:
         """The measure of each run that is finished."""
-        found = {_key(run): MEASURES[name].of(run) for run in self.runs if run.ended is not None}
+        found = {key_of(run): MEASURES[name].of(run) for run in self.runs if run.ended is not None}
         return {key: value for key, value in found.items() if value is not None}
 
     def estimate(self, name: str) -> Estimate | None:
@@ -232,7 +232,7 @@ def groups(runs: Sequence[Results]) -> list[Group]:
     for label, (setting, members) in zip(labels, found.items(), strict=True):
         best: dict[Key, Results] = {}
         for run in sorted(members, key=lambda run: (run.ended is not None, len(run.tested), len(run.steps))):
-            best[_key(run)] = run
+            best[key_of(run)] = run
         kept = sorted(best.values(), key=lambda run: run.seed)
         made.append(Group(label, kept, setting, _setting(kept[0], name=None, adaptor=None)))
     return made
@@ -250,7 +250,8 @@ def _setting(run: Results, **instead: None) -> str:
     return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
 
 
-def _key(run: Results) -> Key:
+def key_of(run: Results) -> Key:
+    """Runs of two groups with the same key are a pair."""
     return run.seed, run.started.stream or str(run.folder)
 
 

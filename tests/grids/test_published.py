@@ -107,12 +107,12 @@ def test_a_part_of_a_table() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "table6"}, r"'table6' is not one of table1"),
-        ({"methods": ["der"]}, "--methods: 'der' is not one of icarl"),
-        ({"memory": [300]}, "--memory: 300 is not one of 200, 500"),
+        ({"name": "table6"}, r"'table6' is not one of 'table1'"),
+        ({"methods": ["der"]}, "method='der' is not one of 'icarl'"),
+        ({"memory": [300]}, "memory=300 is not one of 200, 500"),
         ({"data": ["cifar"]}, "Did you mean 'cifar10"),
-        ({"net": "thin"}, "--net: 'thin' is not one of full, slim"),
-        ({"data": ["cifar10"], "memory": [2000]}, "--memory: 2000 is not one of 200, 500"),
+        ({"net": "thin"}, "net='thin' is not one of 'full', 'slim'"),
+        ({"data": ["cifar10"], "memory": [2000]}, "memory=2000 is not one of 200, 500"),
         ({"settings": ["optimizer.rate=1"]}, "optimizer.rate is unknown"),
         ({"settings": ["data.name=digits"]}, "about its own data"),
         ({"settings": ["scenario.tasks=10"]}, "about its own data"),

@@ -151,10 +151,7 @@ def write_whole(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-    if sys.platform != "win32":
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+    checkpoint.flush_folder(path.parent)
 
 
 def hold(file: BinaryIO, path: Path, *, wait: bool = False) -> None:

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
 
@@ -28,6 +28,9 @@ Distinct = Annotated[list[Annotated[NonNegativeInt, Field(strict=True)]], Field(
 
 class Strict(BaseModel):
     model_config: ClassVar[ConfigDict] = {"extra": "forbid", "frozen": True}
+
+
+File = TypeVar("File", bound=Strict)
 
 
 class Block(Strict):
@@ -65,14 +68,7 @@ def read_grid(path: Path) -> list[Config]:
     ...     [(config.name, config.memory.capacity, config.seed) for config in read_grid(path)][:3]
     [('ER', 20, 0), ('ER', 50, 0), ('DER++', 20, 0)]
     """
-    try:
-        grid = GridFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except OSError as error:
-        raise SettingsError(f"Cannot read the grid {str(path)!r}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
-    except ValidationError as error:
-        raise SettingsError(faults_of(path, error)) from None
+    grid = read_toml(path, GridFile)
     configs, faults = list[Config](), dict[str, list[str]]()
     for block in grid.blocks:
         for what, given in _combinations(block, path):
@@ -116,7 +112,19 @@ def base_of(name: str, path: Path) -> str:
 KIND = re.compile(r"[\[\]()]|^(int|float|list|Range|constrained)")  # what pydantic adds where there are several kinds
 
 
-def faults_of(path: Path, error: ValidationError) -> str:
+def read_toml(path: Path, kind: type[File]) -> File:
+    """A file that describes runs. What is wrong with it is told as a SettingsError."""
+    try:
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+    except OSError as error:
+        raise SettingsError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+    except ValidationError as error:
+        raise SettingsError(_faults(path, error)) from None
+
+
+def _faults(path: Path, error: ValidationError) -> str:
     """The first fault of each setting: where a setting may be of several kinds, each kind has its own complaint."""
     lines: dict[str, str] = {}
     for fault in error.errors():

@@ -1,18 +1,18 @@
 """The tables and figures of the CBA paper: which runs are in them, and what was published."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
-from evenkeel.errors import SettingsError, nearest
+from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment import Config, load_config
 
 Value = TypeVar("Value")
 WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the literature's small one
-GIVEN = ("data", "limits", "scenario", "memory.capacity", "net", "seed", "name", "evaluation")  # not to be set
+GIVEN = ("data", "limits", "scenario", "memory.capacity", "net", "seed", "name")  # not to be set
 VARIANTS = {"as-released": ("-cba",), "as-paper": ("-cba-as-paper",), "both": ("-cba", "-cba-as-paper")}
 
 
@@ -82,31 +82,35 @@ def exhibit(
     seeds: from 0; by default as many as the paper has. cba: as in the released code, closer to the paper's text, or
     both. settings: on top of all, as in `--set`.
     """
-    about = published()
-    table = about[_known("What can be reproduced", name, about)]
-    sets = [_known("--data-set", each, table["cells"]) for each in data] or list(table["cells"])
-    sizes = list(dict.fromkeys(int(size) for each in sets for size in table["cells"][each]))
-    sizes = [_known("--memory", each, sizes) for each in memory] or sizes
-    rows = list(dict.fromkeys(row for each in table["cells"].values() for block in each.values() for row in block))
-    bases = list(dict.fromkeys(_base(row) for row in rows))
-    chosen = [_known("--methods", each, dict.fromkeys([*bases, *rows])) for each in methods] or bases
-    _known("--net", net, WIDTHS)
-    suffixes = VARIANTS[_known("--cba", cba, VARIANTS)]
+    one_of("what to reproduce", name, published())
+    one_of("net", net, WIDTHS)
+    one_of("cba", cba, VARIANTS)
+    table = published()[name]
+    sets = _chosen("data set", data, table["cells"])
+    sizes = _chosen("memory", memory, [int(size) for each in sets for size in table["cells"][each]])
+    rows = [row for each in table["cells"].values() for block in each.values() for row in block]
+    chosen = _chosen("method", methods, [*map(_base, rows), *rows])
     for setting in settings:
-        if setting.strip().startswith(GIVEN):
+        part = setting.partition("=")[0].strip()
+        if any(part == given or part.startswith(f"{given}.") for given in GIVEN):
             raise SettingsError(
                 f"--set {setting}: a table of the paper is about its own data, tasks and seeds; --data-set, --memory, "
                 "--net and --seeds choose among them. For other runs write a grid: `evenkeel grid`."
             )
     count = table["seeds"] if seeds is None else seeds
     found = Exhibit(name, table["title"], table["values"], table["seeds"], table["slips"], list(settings), [])
-    fixed = [f"net.width={WIDTHS[net]}", *_looking(name), *settings]
+    # Tables need tests at task ends only; curves need points on the way.
+    looking = ["evaluation.prequential=false", "evaluation.alignment=0"]
+    looking += [] if table.get("curve") else ["evaluation.every=0"]
+    fixed = [f"net.width={WIDTHS[net]}", *looking, *settings]
     for each in sets:
         for size in sizes:
             for row, values in table["cells"][each].get(str(size), {}).items():
                 if row not in chosen and _base(row) not in chosen:
                     continue
-                for variant in [row.replace("-cba", suffix) for suffix in suffixes] if row.endswith("-cba") else [row]:
+                for variant in (
+                    [row.replace("-cba", suffix) for suffix in VARIANTS[cba]] if row.endswith("-cba") else [row]
+                ):
                     preset = table["preset"].format(data=each, row=variant)
                     first = load_config(preset, [f"memory.capacity={size}", *fixed])
                     configs = [first.model_copy(update={"seed": seed}) for seed in range(count)]
@@ -116,22 +120,17 @@ def exhibit(
     return found
 
 
-def _looking(name: str) -> list[str]:
-    """Tables need tests at task ends only; curves need points on the way."""
-    curve = name in ("figure1", "figure4")
-    return ["evaluation.prequential=false", "evaluation.alignment=0", *([] if curve else ["evaluation.every=0"])]
-
-
 def _base(row: str) -> str:
     """er-cba-64 is about er."""
     return row.partition("-cba")[0]
 
 
-def _known(what: str, given: Value, allowed: Any) -> Value:
-    if given not in allowed:
-        shown = ", ".join(map(str, allowed))
-        raise SettingsError(f"{what}: {given!r} is not one of {shown}.{nearest(given, allowed)}")
-    return given
+def _chosen(what: str, asked: Sequence[Value], there: Iterable[Value]) -> list[Value]:
+    """What was asked for, or else all there is."""
+    known = list(dict.fromkeys(there))
+    for each in asked:
+        one_of(what, each, known)
+    return list(asked) or known
 
 
 def without(cells: Sequence[Published], cell: Published) -> Published | None:

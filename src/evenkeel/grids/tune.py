@@ -4,7 +4,6 @@ The search keeps nothing of its own. Started again, it asks for the same setting
 the answers to those that were tried: it goes on where it was, and its result is that of a search never stopped.
 """
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -13,13 +12,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tomli_w
-from pydantic import Field, PositiveInt, StrictFloat, StrictInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
 
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.loading import merged
 from evenkeel.grids.ledger import Ledger, run_key, without_none
-from evenkeel.grids.plan import Name, Strict, base_of, faults_of, nested
+from evenkeel.grids.plan import Name, Strict, base_of, nested, read_toml
 from evenkeel.summary import MEASURES
 
 if TYPE_CHECKING:
@@ -86,14 +85,7 @@ class Tried:
 
 class Search:
     def __init__(self, path: Path) -> None:
-        try:
-            self.file = TuneFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
-        except OSError as error:
-            raise SettingsError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
-        except ValidationError as error:
-            raise SettingsError(faults_of(path, error)) from None
+        self.file = read_toml(path, TuneFile)
         self._base = base_of(self.file.base, path)
         self._require_sound()
 

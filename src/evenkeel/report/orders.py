@@ -9,7 +9,7 @@ from itertools import product
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import printable
 from evenkeel.results import Results
-from evenkeel.summary import Group, groups
+from evenkeel.summary import APART, Group, groups
 
 ORDER = ("tasks", "order")  # the settings of a scenario that say it
 MOST = 3  # classes of a task that a label names
@@ -67,7 +67,7 @@ def _but_order(group: Group) -> str:
     """What the runs of two orders must share to be compared."""
     config = group.runs[0].started.config
     scenario = {name: value for name, value in (config["scenario"] or {}).items() if name not in ORDER}
-    rest = {name: value for name, value in config.items() if name not in ("name", "seed")}
+    rest = {name: value for name, value in config.items() if name not in ("name", *APART)}
     return json.dumps({**rest, "scenario": scenario}, sort_keys=True)
 
 

@@ -14,7 +14,7 @@ from evenkeel.report.page import render, save
 from evenkeel.report.parts import Block, Cell, Charts, Note, Row, Section, Table, number
 from evenkeel.report.scene import Array, Scene, scenes
 from evenkeel.results import Results
-from evenkeel.summary import MEASURES, Estimate, Group
+from evenkeel.summary import MEASURES, Estimate, Group, key_of
 
 MEANS = "Mean ± half of the 95% interval over seeds, in percent"
 
@@ -198,7 +198,7 @@ def _by_group(
     *,
     pairs: Sequence[tuple[Group, Group]] | None = None,
     difference: str = comparison.PAIRED,
-    key: Callable[[Results], Hashable] = lambda run: (run.seed, run.started.stream or str(run.folder)),
+    key: Callable[[Results], Hashable] = key_of,
     below: Sequence[Row] = (),
 ) -> list[Table]:
     """Groups as rows; under the second of each pair, the difference between runs of the same `key`."""
