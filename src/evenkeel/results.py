@@ -171,7 +171,11 @@ def last_record(folder: Path) -> Record | None:
     if path is None:
         return None
     if path.name == PACKED:
-        return next((record for record, _ in reversed(list(whole_records(path)))), None)
+        try:
+            *_, last, end = b"", *gzip.decompress(path.read_bytes()).split(b"\n")
+            return None if end else from_line(last)
+        except (EOFError, gzip.BadGzipFile, zlib.error, ValueError):
+            return None
     with path.open("rb") as file:
         size, chunk = file.seek(0, os.SEEK_END), 4096
         while True:

@@ -110,9 +110,12 @@ def disturb(parent: BaseProcess, ledger: Ledger, planned: list[str], chance: ran
     def saving() -> bool:
         return any(ledger.path.glob(f"*/.{MODEL}.*.partial"))
 
+    def moment() -> bool:
+        """To kill, or to see that there is nothing left to kill."""
+        return not parent.is_alive() or (saving() if planned[-1] == "checkpoint" else bool(workers()))
+
     while planned and parent.is_alive():
-        look = saving if planned[-1] == "checkpoint" else lambda: bool(workers())
-        if not wait_for(lambda look=look: look() or not parent.is_alive()):  # type: ignore[misc]
+        if not wait_for(moment):
             break
         if planned[-1] != "checkpoint":
             time.sleep(chance.uniform(0, 0.8))

@@ -15,6 +15,7 @@ from evenkeel.grids.published import exhibit
 from evenkeel.grids.reproduction import sheets
 from evenkeel.results import RECORDS, Results, to_line
 from evenkeel.sheets import render
+from tests.data.files import pictures, write_cifar_parquet
 from tests.runs import make_run
 from tests.test_cli import call
 
@@ -122,6 +123,26 @@ def test_a_list_without_data_has_no_estimate(
     assert code == 1
     assert "evenkeel data get cifar10" in errors
     assert not (tmp_path / "ledger").exists()
+
+
+def test_a_table_is_run_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole command on a data set of the real layout, made here: 16 images a class, one step a task."""
+    write_cifar_parquet(tmp_path / "data" / "cifar10", pictures(160), pictures(20))
+    arguments = ["reproduce", "table2", "--data-set", "cifar10", "--net", "slim", "--seeds", "1", "--workers", "0"]
+    arguments += ["--set", "threads=1", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "ledger")]
+    code, shown, errors = call(capsys, *arguments, "--format", "csv")
+    assert code == 0, errors
+    rows = list(csv.reader(io.StringIO(shown)))
+    assert [row[0] for row in rows[1:]] == ["a(1,5)", "a(2,5)", "a(3,5)", "a(4,5)", "a(5,5)", "ACC"]
+    er, cba = sorted(Ledger(tmp_path / "ledger").entries(), key=lambda entry: entry.name)
+    assert (er.name, cba.name) == ("ER", "ER + CBA")
+    place = rows[0].index("ER + CBA")
+    assert float(rows[-1][rows[0].index("ER")]) == er.metrics["acc"]
+    assert float(rows[-1][place]) == cba.metrics["acc"]
+    assert float(rows[-1][rows[0].index("gain, paired")]) == cba.metrics["acc"] - er.metrics["acc"]
+    before = (tmp_path / "ledger" / er.key / "usage.jsonl").read_text()
+    assert call(capsys, *arguments, "--format", "csv")[1] == shown
+    assert (tmp_path / "ledger" / er.key / "usage.jsonl").read_text() == before  # it was not run again
 
 
 def test_figures_are_drawn_from_the_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.launching import LedgerFolder, Means, OnlyList, Ray, Resources, Workers, do, tell_failures
+from evenkeel.cli.launching import LedgerFolder, Means, OnlyList, Ray, Resources, Workers, do, list_runs, tell_failures
 from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out
 from evenkeel.cli.tables import Format, Output, show
 from evenkeel.errors import RunError, SettingsError, one_of
@@ -58,10 +58,12 @@ def reproduce_command(
         _tell(found, ledger, format, path)
         return
     means = Means(ledger, data, save_every, workers, ray, resources)
-    grid = do(found.configs(), means, only_list=only_list)
-    if grid is not None:
-        _tell(found, ledger, format, path)
-        tell_failures(grid, found.configs())
+    if only_list:
+        list_runs(found.configs(), means)
+        return
+    grid = do(found.configs(), means)
+    _tell(found, ledger, format, path)
+    tell_failures(grid, found.configs())
 
 
 def grid_command(
@@ -84,12 +86,15 @@ def grid_command(
     one_of("format", format, FORMATS)
     configs = read_grid(file)
     ledger = Ledger(folder)
-    grid = do(configs, Means(ledger, data, save_every, workers, ray, resources), only_list=only_list)
-    if grid is not None:
-        finished = [key for key in dict.fromkeys(map(run_key, configs)) if ledger.finished(key)]
-        if finished:
-            show([measures_sheet(ledger.results(finished))], format, path)
-        tell_failures(grid, configs)
+    means = Means(ledger, data, save_every, workers, ray, resources)
+    if only_list:
+        list_runs(configs, means)
+        return
+    grid = do(configs, means)
+    finished = [key for key in dict.fromkeys(map(run_key, configs)) if ledger.finished(key)]
+    if finished:
+        show([measures_sheet(ledger.results(finished))], format, path)
+    tell_failures(grid, configs)
 
 
 def _tell(found: Exhibit, ledger: Ledger, format: str, path: Path | None) -> None:

@@ -1,6 +1,7 @@
 """What the commands that do many runs share: where these run, how their progress is shown, how they end."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -70,22 +71,10 @@ class Means:
         return Job(run_key(config), config.model_dump(mode="json"), where, data, self.save_every)
 
 
-def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> Grid | None:
-    """Do what is not done yet, with bars; None where runs were only to be listed."""
-    with progress() as bar:
-        place = bar.add_task("Reading data", total=None)
-        estimator = Estimator(
-            means.ledger,
-            means.data,
-            means.threads,
-            lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
-        )
-        left = [config for config in configs if not means.ledger.finished(run_key(config))]
-        seconds = _seconds(left, estimator, must=means.ray is None and not only_list)
+def do(configs: Sequence[Config], means: Means) -> Grid:
+    """Do what is not done yet, with bars."""
+    seconds = _seconds(configs, means, must=means.ray is None)
     runs = {run_key(config): config for config in configs}
-    if only_list:
-        _list(runs, seconds, means)
-        return None
     means.ledger.require_writable()
     launcher = means.launcher()
     if means.ray is not None and launcher.slots == 1:
@@ -103,35 +92,10 @@ def do(configs: Sequence[Config], means: Means, *, only_list: bool = False) -> G
     return grid
 
 
-def tell_failures(grid: Grid, configs: Sequence[Config]) -> None:
-    """And end the command with an error, if there are any."""
-    named = {run_key(config): config for config in configs}
-    for key, error in grid.failed.items():
-        notes.print(f"Failed: {_named(named[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True)
-    if grid.failed:
-        notes.print("The same command tries these again. The others are finished.", soft_wrap=True)
-        raise typer.Exit(1)
-
-
-def _seconds(configs: Sequence[Config], estimator: Estimator, *, must: bool) -> dict[str, tuple[int, float] | None]:
-    """Steps and seconds of each run; None where the data is not here (and need not be, if others run it)."""
-    found: dict[str, tuple[int, float] | None] = {}
-    absent: dict[str, str] = {}
-    for config in configs:
-        name = str(config.data["name"])
-        try:
-            known = None if name in absent else (estimator.steps(config), estimator.seconds(config))
-        except DataError as error:
-            if must:
-                raise
-            absent[name], known = str(error), None
-        found[run_key(config)] = known
-    for reason in absent.values():
-        notes.print(f"No estimate: {reason}", soft_wrap=True)
-    return found
-
-
-def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None], means: Means) -> None:
+def list_runs(configs: Sequence[Config], means: Means) -> None:
+    """Show what there is to do, and how long it will take."""
+    seconds = _seconds(configs, means, must=False)
+    runs = {run_key(config): config for config in configs}
     ledger, left = means.ledger, list[float]()
     table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
     for key, config in runs.items():
@@ -152,6 +116,43 @@ def _list(runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None],
     out.print(told)
 
 
+def tell_failures(grid: Grid, configs: Sequence[Config]) -> None:
+    """And end the command with an error, if there are any."""
+    named = {run_key(config): config for config in configs}
+    for key, error in grid.failed.items():
+        notes.print(f"Failed: {_named(named[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True)
+    if grid.failed:
+        notes.print("The same command tries these again. The others are finished.", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _seconds(configs: Sequence[Config], means: Means, *, must: bool) -> dict[str, tuple[int, float] | None]:
+    """Steps and seconds of the runs left; None where the data is not here (and need not be, if others run it)."""
+    found: dict[str, tuple[int, float] | None] = {}
+    absent: dict[str, str] = {}
+    with progress() as bar:
+        place = bar.add_task("Reading data", total=None)
+        estimator = Estimator(
+            means.ledger,
+            means.data,
+            means.threads,
+            lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
+        )
+        for config in configs:
+            key, name = run_key(config), str(config.data["name"])
+            if means.ledger.finished(key):
+                continue
+            try:
+                found[key] = None if name in absent else (estimator.steps(config), estimator.seconds(config))
+            except DataError as error:
+                if must:
+                    raise
+                absent[name], found[key] = str(error), None
+    for reason in absent.values():
+        notes.print(f"No estimate: {reason}", soft_wrap=True)
+    return found
+
+
 class _Bars:
     """One bar for all, in estimated seconds, and one for each run at work, in steps."""
 
@@ -168,6 +169,7 @@ class _Bars:
         self._all: TaskID | None = None
         self._each: dict[str, TaskID] = {}
         self._told = 0
+        self._before: set[str] = set()  # what was finished when it began is no part of the work
 
     def __enter__(self) -> "_Bars":
         self._bar.start()
@@ -178,10 +180,9 @@ class _Bars:
 
     def update(self, grid: Grid) -> None:
         ended = {*grid.finished, *grid.failed}
-        if self._all is None:  # what is finished before is no part of the work
-            self._told = len(ended)
+        if self._all is None:
+            self._before, self._told = ended, len(ended)
             self._all = self._bar.add_task("", total=sum(self._weight(key) for key in self._runs if key not in ended))
-            self._before = ended
         done = sum(self._weight(key) for key in ended - self._before)
         done += sum(self._weight(key) * self._share(key, step) for key, step in grid.steps.items())
         self._bar.update(
@@ -223,7 +224,7 @@ def _span(seconds: float) -> str:
 
 def _cores() -> int:
     """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _resources(text: str) -> dict[str, float]:

@@ -36,9 +36,7 @@ def tune_command(
 
     def run(what: str, configs: list[Config]) -> None:
         notes.print(what)
-        grid = do(configs, means)
-        assert grid is not None
-        for error in grid.failed.values():
+        for error in do(configs, means).failed.values():
             notes.print(f"Failed: {error}", style="red", soft_wrap=True)
 
     tried = search.go(ledger, run)

@@ -101,7 +101,7 @@ class Ledger:
         trace = "" if isinstance(error, str) or told else "".join(traceback.format_exception(error))
         failure = Failure(text, trace, self.step(key), datetime.now(UTC).isoformat(timespec="seconds"))
         self.folder(key).mkdir(parents=True, exist_ok=True)
-        _append(self.folder(key) / FAILURES, [asdict(failure)])
+        _append(self.folder(key) / FAILURES, asdict(failure))
 
     def require_writable(self) -> None:
         """Told before any work, not by each run."""
@@ -112,22 +112,20 @@ class Ledger:
         except OSError as error:
             raise RunError(f"Cannot keep a ledger in {str(self.path)!r}: {error.strerror or error}.") from error
 
-    def note_finished(self, key: str) -> None:
+    def note_finished(self, key: str) -> Entry:
         """Enter a finished run into the index; of several lines of one run, the last counts."""
-        with self._index_lock():
-            known, entry = {each.key: each for each in _read(self.path / INDEX, Entry)}, self._entry(key)
+        entry = self._entry(key)
+        with suppress(PermissionError), self._index_lock():  # whoever may only read a ledger still sees what is in it
+            known = {each.key: each for each in _read(self.path / INDEX, Entry)}
             if known.get(key) != entry:
-                _append(self.path / INDEX, [asdict(entry)])
+                _append(self.path / INDEX, asdict(entry))
+        return entry
 
     def entries(self) -> list[Entry]:
         """The finished runs. What the index misses, because a process was killed before it could say, is added."""
         known = {each.key: each for each in _read(self.path / INDEX, Entry)}
         there = [key for key in self.runs() if self.finished(key)]  # the folders count, whatever the index says
-        for key in there:
-            if key not in known:
-                self.note_finished(key)
-                known[key] = self._entry(key)
-        return [known[key] for key in there]
+        return [known.get(key) or self.note_finished(key) for key in there]
 
     def rebuild(self) -> int:
         """Make the index anew from the folders; how many finished runs there are."""
@@ -218,9 +216,9 @@ def _read(path: Path, kind: type[Line]) -> list[Line]:
     return found
 
 
-def _append(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+def _append(path: Path, line: dict[str, Any]) -> None:
     """In one write, on a line of its own even where the last one was torn, and on the disk when this returns."""
-    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    text = f"{json.dumps(line)}\n".encode()
     with path.open("ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)

@@ -31,18 +31,19 @@ class Grid:
 
         Leave the loop, by an exception or otherwise, and whatever is at work is stopped.
         """
-        self.finished = [job.key for job in self.jobs if self.ledger.finished(job.key)]
-        self.waiting = deque(job for job in self.jobs if job.key not in set(self.finished))
+        jobs = {job.key: job for job in self.jobs}
+        self.finished = [key for key in jobs if self.ledger.finished(key)]
+        done = {*self.finished}
+        self.waiting = deque(job for key, job in jobs.items() if key not in done)
         lives = {job.key: _Lives(len(self.ledger.failures(job.key))) for job in self.waiting}
-        started: dict[str, Job] = {}
         try:
             while self.waiting or self.working:
                 for job in self._next(launcher.slots - len(self.working)):
-                    self.working[job.key], started[job.key] = launcher.start(job), job
+                    self.working[job.key] = launcher.start(job)
                 yield self
                 for key in [key for key, each in self.working.items() if not each.at_work()]:
                     del self.working[key]
-                    self._settle(started.pop(key), lives[key])
+                    self._settle(jobs[key], lives[key])
                 self.steps = {key: self.ledger.step(key) for key in self.working}
                 time.sleep(PAUSE)
             yield self
