@@ -21,7 +21,7 @@ def faults(given: Any, *overrides: str) -> list[str]:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown table": ({"metod": {"name": "er"}}, "metod is unknown; there are name, .* Did you mean 'method'?"),
+    "unknown table": ({"metod": {"name": "er"}}, "metod is unknown; there are seed, .* Did you mean 'method'?"),
     "unknown setting": ({"memory": {"capacty": 3}}, "memory.capacty is unknown; .* Did you mean 'capacity'?"),
     "unknown part": ({"method": {"name": "derp"}}, "method.name = 'derp' is not one of .* Did you mean 'derpp'?"),
     "setting of a part": ({"adaptor": {"name": "cba", "evry": 2}}, "no setting 'evry'; .* Did you mean 'every'?"),

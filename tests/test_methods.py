@@ -322,6 +322,7 @@ class Recording(Method):
     memory_policy = "balanced"
     held_out = 0.25
     logit_columns = ("mine",)
+    asks_memory = True
     needs_boundaries = True
     cosine_head = 3.0
     no_adaptor = "of me"

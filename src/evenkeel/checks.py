@@ -145,6 +145,12 @@ def prediction_changes_nothing(make: MakeMethod) -> None:
         raise MethodError(f"`classify` must give (samples, outputs), but gave {tuple(scores.shape)}.")
     if not _same(learner.predict_proba(x), learner.predict_proba(x)) or differences(before, snapshot(learner)):
         raise MethodError("Asking for predictions changed the learner.")
+    kept = learner.snapshot()
+    _learn(learner, _stream(), start=1)
+    if not _same(kept.logits(x), scores):
+        raise MethodError(
+            "A snapshot answers otherwise than the learner did. If `classify` looks into memory: asks_memory = True."
+        )
 
 
 def resume_is_exact(make: MakeMethod) -> None:

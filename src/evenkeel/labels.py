@@ -93,6 +93,13 @@ class LabelMap:
         named: np.ndarray[Any, np.dtype[Any]] = table[outputs.cpu().numpy()]
         return named
 
+    def copy(self) -> "LabelMap":
+        """Of its own from here on; the labels themselves are the same objects."""
+        made = LabelMap()
+        made.add(self.names)
+        made.fixed = self.fixed
+        return made
+
     def state(self) -> dict[str, Any]:
         return {"fixed": self.fixed, "names": [_encode(name) for name in self.names]}
 

@@ -14,10 +14,10 @@ from torch.optim import Optimizer
 
 from evenkeel import checkpoint, state
 from evenkeel.adaptor import CBA
+from evenkeel.classifier import Classifier
 from evenkeel.data.augment import Augment
 from evenkeel.errors import (
     CheckpointError,
-    DivergenceError,
     InputError,
     SettingsError,
     one_of,
@@ -29,7 +29,7 @@ from evenkeel.inputs import Intake, Moments
 from evenkeel.labels import LabelMap, as_labels
 from evenkeel.memory import Memory
 from evenkeel.methods import Method
-from evenkeel.nets import PREDICT_BATCH, Net, evaluating
+from evenkeel.nets import Net
 from evenkeel.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.rng import Streams, make_generator, next_seed
 from evenkeel.step import Outcome, Step
@@ -101,6 +101,7 @@ class Learner:
         self._intake = Intake(next(net.head.parameters()), normalize)
         for part in self.memory.parts:
             part.to_network = self._intake.to_network
+        self._asked = Classifier(net, method, self.memory, self.labels, self._intake)
         self._streams = Streams(self.seed)
         if adaptor is not None:
             adaptor.attach(net, self.optimizer, self.seed)
@@ -140,7 +141,7 @@ class Learner:
         keys = hash_keys(key, len(batch)).to(batch.device)
         new = self.labels.unknown(labels)
         if self._intake.shape is None:
-            self._intake.fits(batch, self._classify)
+            self._intake.fits(batch, self._asked.classify)
             self.memory.require_room(batch)
             if self.augment is not None:
                 self.augment(batch[:1].clone(), torch.Generator())  # whether it can take such samples at all
@@ -222,20 +223,19 @@ class Learner:
 
     def logits(self, x: object) -> Tensor:
         """(n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
-        batch = self._intake.check(x)
-        if self._intake.shape is None and len(batch):
-            self._intake.fits(batch, self._classify)
-        parts = [self._classify(self._intake.to_network(part)) for part in batch.split(PREDICT_BATCH)]
-        return torch.cat(parts)
+        return self._asked.logits(x)
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """(n, classes) probabilities, in the order of `classes`."""
-        scores = self._labelled(x)
-        return scores.double().softmax(dim=1).cpu().numpy()
+        return self._asked.predict_proba(x)
 
     def predict(self, x: object) -> NDArray[Any]:
         """The most likely label of each sample, among the labels known. Changes nothing; the adaptor is not used."""
-        return self.labels.named(self._labelled(x).argmax(dim=1))
+        return self._asked.predict(x)
+
+    def snapshot(self) -> Classifier:
+        """A copy of what can be asked, which stays as it is while this learner goes on, and may be asked meanwhile."""
+        return self._asked.snapshot()
 
     def alignment(self, x: object, y: object) -> tuple[float, float, float] | None:
         """Gradient alignment on a batch that might be learned next (Theorem 1 of the CBA paper). Changes nothing.
@@ -252,19 +252,6 @@ class Learner:
         norms = float(training.norm()), float(memory.norm())
         cosine = float(training @ memory) / (norms[0] * norms[1]) if all(norms) else nan
         return (cosine, *norms) if isfinite(cosine) else None
-
-    def _labelled(self, x: object) -> Tensor:
-        if not self.labels.names:
-            raise InputError("Nothing was learned yet, so there is no label to predict.")
-        scores = self.logits(x)[:, : len(self.labels.names)]
-        if not bool(torch.isfinite(scores).all()):
-            raise DivergenceError("The network's answer is not finite, so there is nothing to predict from.")
-        return scores
-
-    def _classify(self, x: Tensor) -> Tensor:
-        # Not inference mode: a table that the net caches now (of positions, say) would be of no use in training.
-        with evaluating(self.net), torch.no_grad():
-            return self.method.classify(self.net, self.memory, x)
 
     # Stopping and going on
 
@@ -305,7 +292,7 @@ class Learner:
             facts, net=net, method=method, adaptor=adaptor, memory=memory, optimizer=optimizer, augment=augment
         )
         learner = cls(**parts, **facts["settings"])
-        learner.labels = LabelMap.from_state(facts["labels"], labels)
+        learner.labels = learner._asked.labels = LabelMap.from_state(facts["labels"], labels)
         learner.step = facts["step"]
         try:
             state.fill(learner._step, facts, tensors)

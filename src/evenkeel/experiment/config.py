@@ -1,7 +1,7 @@
 """The config of a run: every setting, its default and what it is. `loading` makes one of TOML."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -35,7 +35,7 @@ Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, _or_none]
 Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     model_config: ClassVar[ConfigDict] = {
         **LENIENT,
         "extra": "forbid",
@@ -45,7 +45,7 @@ class _Strict(BaseModel):
     }
 
 
-class Limits(_Strict):
+class Limits(Strict):
     """Less of the data, for short runs and for the choice of settings. None for all."""
 
     train: Maybe = None
@@ -63,14 +63,14 @@ class Limits(_Strict):
         return {name: value for name, value in dump(self).items() if name in ("train", "test") or value is not None}
 
 
-class Batches(_Strict):
+class Batches(Strict):
     size: Annotated[int, Field(gt=0, lt=2**31)] = 32
     """Samples of an incoming batch"""
     drop_last: bool = False
     """What is too short for a whole batch at the end of a task; the CBA authors drop it"""
 
 
-class MemorySettings(_Strict):
+class MemorySettings(Strict):
     capacity: PositiveInt | StrictStr = 500
     """Samples, or bytes, as in "8MB", of everything stored"""
     policy: Annotated[str | None, _or_none] = None
@@ -82,7 +82,7 @@ class MemorySettings(_Strict):
         return self
 
 
-class OptimizerSettings(_Strict):
+class OptimizerSettings(Strict):
     name: Literal["SGD", "Adam", "AdamW"] = "SGD"
     """SGD, Adam or AdamW; CBA needs SGD"""
     lr: PositiveFloat = 0.03
@@ -99,14 +99,14 @@ class OptimizerSettings(_Strict):
         return self
 
 
-class Normalize(_Strict):
+class Normalize(Strict):
     """(x - mean) / std, by channel."""
 
     mean: list[float]
     std: list[PositiveFloat]
 
 
-class LearnerSettings(_Strict):
+class LearnerSettings(Strict):
     replay: PositiveInt = 32
     """Samples of a memory draw"""
     head: Literal["fixed", "growing"] = "fixed"
@@ -117,7 +117,7 @@ class LearnerSettings(_Strict):
     """{ mean = [...], std = [...] } of each channel"""
 
 
-class Evaluation(_Strict):
+class Evaluation(Strict):
     every: NonNegativeInt = 5
     """Steps between points of the anytime curve; 0: none"""
     sample: Annotated[Maybe, PlainSerializer(lambda value: value or "none")] = 1000
@@ -145,20 +145,13 @@ PARTS: dict[str, Kind] = {
 }
 
 
-class Config(_Strict):
-    """Everything that determines a run. Tables with a name are parts; their settings are those of the class named."""
+class LearnerConfig(Strict):
+    """What makes a learner. Tables with a name are parts; their settings are those of the class named."""
 
-    name: str = ""
-    """In tables and reports; made of method and adaptor if empty"""
     seed: NonNegativeInt = 0
     """Of everything random: net, stream, views, draws"""
     threads: Threads = None
     """Of torch; results depend on it in the last bits. none: as many as torch likes"""
-    data: Table = {"name": "digits"}
-    limits: Limits = Limits()
-    scenario: Table | None = {"name": "disjoint", "tasks": 5}
-    """None only where a stream of the user's own is run"""
-    batches: Batches = Batches()
     net: Table = {"name": "convnet"}
     method: Table = {"name": "er"}
     adaptor: Table | None = None
@@ -166,9 +159,8 @@ class Config(_Strict):
     optimizer: OptimizerSettings = OptimizerSettings()
     augment: Table | None = None
     learner: LearnerSettings = LearnerSettings()
-    evaluation: Evaluation = Evaluation()
 
-    @field_validator(*PARTS, mode="before")
+    @field_validator(*PARTS, mode="before", check_fields=False)
     @classmethod
     def _complete(cls, given: object, info: ValidationInfo) -> Table | None:
         where = str(info.field_name)
@@ -178,7 +170,7 @@ class Config(_Strict):
         return complete(where, given, kind)
 
     @model_validator(mode="after")
-    def _goes_together(self) -> "Config":
+    def _goes_together(self) -> Self:
         method: Method = make(self.method, METHODS)
         if self.adaptor and method.no_adaptor:
             raise FaultError(
@@ -186,3 +178,16 @@ class Config(_Strict):
                 f"{self.method['name']!r}: {method.no_adaptor}."
             )
         return self
+
+
+class Config(LearnerConfig):
+    """Everything that determines a run."""
+
+    name: str = ""
+    """In tables and reports; made of method and adaptor if empty"""
+    data: Table = {"name": "digits"}
+    limits: Limits = Limits()
+    scenario: Table | None = {"name": "disjoint", "tasks": 5}
+    """None only where a stream of the user's own is run"""
+    batches: Batches = Batches()
+    evaluation: Evaluation = Evaluation()

@@ -1,9 +1,7 @@
 """What a run goes through: its stream, its exam, and a fresh learner for it, made from config and data."""
 
-import inspect
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenkeel.adaptor import ADAPTORS, CBA
-from evenkeel.data.augment import AUGMENTS
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
 from evenkeel.data.sources import SOURCES, Progress
@@ -20,13 +16,11 @@ from evenkeel.data.stream import OpenStream, PlannedStream, Stream
 from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.evaluate import Exam
 from evenkeel.experiment.config import Config
+from evenkeel.experiment.making import make_adaptor, make_learner, make_method
 from evenkeel.experiment.parts import make
-from evenkeel.fitting import memory_for
 from evenkeel.labels import as_labels
 from evenkeel.learner import Learner
-from evenkeel.methods import METHODS, Method
-from evenkeel.nets import Net
-from evenkeel.zoo import NETS
+from evenkeel.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     if limits.train or limits.test or limits.held_out:
         data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
     plan = _plan(config, data)
-    passes = _method(config).mixed_passes
+    passes = make_method(config).mixed_passes
     if passes:
         plan = mixed(plan, passes=passes, seed=config.seed)
     stream = PlannedStream(
@@ -90,7 +84,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 
     What labels will come is not known, so the head grows.
     """
-    method = _method(config)
+    method = make_method(config)
     if method.mixed_passes:
         raise SettingsError(
             f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
@@ -130,9 +124,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 
 def new_learner(course: Course) -> Learner:
     config = course.config
-    fixed, normalize = config.learner.head == "fixed", config.learner.normalize
-    method = _method(config)
-    adaptor: CBA | None = None if config.adaptor is None else make(config.adaptor, ADAPTORS)
+    method, adaptor = make_method(config), make_adaptor(config)
     free = ", ".join(name for name, made in METHODS.items() if not made.needs_boundaries and not made.bound)
     for part, needs, instead in (
         (method, method.needs_boundaries, f"choose a method that needs none ({free})"),
@@ -143,19 +135,7 @@ def new_learner(course: Course) -> Learner:
                 f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. "
                 f"{_way_to_boundaries(config)}, or {instead}."
             )
-    return Learner(
-        _net(config, course.sample, len(course.classes) if fixed else 1),
-        method,
-        adaptor=adaptor,
-        memory=memory_for(method, config.memory.capacity, config.memory.policy),
-        replay=config.learner.replay,
-        optimizer=_optimizer(config),
-        augment=None if config.augment is None else make(config.augment, AUGMENTS),
-        normalize=None if normalize is None else (normalize.mean, normalize.std),
-        classes=course.classes if fixed else None,
-        statistics=config.learner.statistics,
-        seed=config.seed,
-    )
+    return make_learner(config, course.sample, course.classes if config.learner.head == "fixed" else None)
 
 
 def _way_to_boundaries(config: Config) -> str:
@@ -166,14 +146,9 @@ def _way_to_boundaries(config: Config) -> str:
     return "Choose a scenario that does"
 
 
-def _method(config: Config) -> Method:
-    method: Method = make(config.method, METHODS)
-    return method
-
-
 def with_policy(config: Config) -> Config:
     """With the memory's policy written out, for the records: the method's own where the user names none."""
-    policy = config.memory.policy or _method(config).memory_policy
+    policy = config.memory.policy or make_method(config).memory_policy
     return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 
 
@@ -230,21 +205,3 @@ def _open_exam(test: Sequence[Any], stream: OpenStream) -> Exam:
     place = {name: place for place, name in enumerate(classes)}
     y, order = torch.tensor([place[label] for label in labels]), task.argsort(stable=True)
     return Exam(x[order], y[order], task[order].long(), classes, [y[task == each].unique().tolist() for each in tasks])
-
-
-def _net(config: Config, sample: tuple[int, ...], outputs: int) -> Net:
-    """The net for samples of this shape."""
-    if len(sample) == 3 and sample[-1] in (1, 3, 4) and sample[0] not in (1, 3, 4):
-        raise InputError(f"Images are (channels, height, width), but {sample} looks channels-last; move the axis.")
-    measured = {"channels": sample[0], "features": int(np.prod(sample))}
-    asked = inspect.signature(NETS[config.net["name"]]).parameters
-    given = {name: value for name, value in measured.items() if name in asked}
-    net: Net = make(config.net, NETS, classes=outputs, seed=config.seed, **given)
-    return net
-
-
-def _optimizer(config: Config) -> Any:
-    settings = config.optimizer.model_dump(exclude={"name"})
-    if config.optimizer.name != "SGD":
-        settings.pop("momentum")
-    return partial(getattr(torch.optim, config.optimizer.name), **settings)

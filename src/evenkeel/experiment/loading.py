@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, time
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,6 +16,7 @@ from evenkeel.experiment.parts import FaultError, Table, first_of_each, make, se
 from evenkeel.methods import METHODS, Method
 
 PRESETS = files("evenkeel") / "presets"
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def _title(method: Table, adaptor: Table | None) -> str:
@@ -39,16 +40,25 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
         if not overrides:
             return source
         source = source.model_dump(mode="json", exclude={"name"})
+    config = checked(read_tables(source, overrides), Config)
+    return config if config.name else config.model_copy(update={"name": _title(config.method, config.adaptor)})
+
+
+def read_tables(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The tables of a TOML file, a preset or a dict, with `overrides` on top; not checked yet."""
     given = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
     change: dict[str, Any] = {}
     for override in overrides:
         change = merged(change, _parsed(override), other_part=False)
-    given = merged(given, change)
+    return merged(given, change)
+
+
+def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
+    """`given` as a config of this kind; all faults come in one SettingsError."""
     try:
-        config = Config.model_validate(given)
-        return config if config.name else config.model_copy(update={"name": _title(config.method, config.adaptor)})
+        return model.model_validate(given)
     except ValidationError as error:
-        faults = list(dict.fromkeys(line for fault in first_of_each(error) for line in _sentences(fault)))
+        faults = list(dict.fromkeys(line for fault in first_of_each(error) for line in _sentences(fault, model)))
     title = "The config has a fault:" if len(faults) == 1 else f"The config has {len(faults)} faults:"
     raise SettingsError("\n".join([title, *(f"- {fault}" for fault in faults)]))
 
@@ -127,7 +137,7 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bo
     return result
 
 
-def _sentences(fault: Any) -> list[str]:
+def _sentences(fault: Any, model: type[BaseModel]) -> list[str]:
     error = fault.get("ctx", {}).get("error")
     if isinstance(error, FaultError):
         return str(error).splitlines()
@@ -135,14 +145,13 @@ def _sentences(fault: Any) -> list[str]:
         return [f"{'.'.join(map(str, fault['loc']))}: {error}"]
     if fault["type"] == "extra_forbidden":
         *above, name = map(str, fault["loc"])
-        allowed = _fields(above)
+        allowed = _fields(model, above)
         return [f"{'.'.join([*above, name])} is unknown; there are {', '.join(allowed)}.{nearest(name, allowed)}"]
     return [sentence("", fault)]
 
 
-def _fields(above: Sequence[str]) -> dict[str, Any]:
+def _fields(model: type[BaseModel], above: Sequence[str]) -> dict[str, Any]:
     """The settings of the table at this place."""
-    model: type[BaseModel] = Config
     for step in above:
         annotation = model.model_fields[step].annotation
         kinds = (annotation, *get_args(annotation))  # a table, or a table that may be absent

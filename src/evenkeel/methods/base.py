@@ -39,6 +39,7 @@ class Method(nn.Module, ABC):
     held_out: float = 0.0  # share of stream and memory that is never trained on, for `boundary` to fit on (BiC)
     logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry for each output: they grow with the head
 
+    asks_memory: bool = False  # whether `classify` looks into memory, so that a snapshot needs a copy of it (iCaRL)
     needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
     cosine_head: float = 0.0  # first scale of the cosine head that a linear one is made (LUCIR); 0: any head will do
     no_adaptor: str = ""  # the reason why an adaptor makes no sense with it, if so

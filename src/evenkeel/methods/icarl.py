@@ -27,6 +27,7 @@ class ICaRL(Distilling):
     """
 
     title = "iCaRL"
+    asks_memory = True
     no_adaptor = (
         "it predicts by the nearest class mean, while CBA trains the head to predict without bias, and the head has no "
         "say here"

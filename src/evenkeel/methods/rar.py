@@ -14,7 +14,7 @@ from evenkeel.types import Draw, View
 
 PASSED_ON = (
     *("bound", "joint_forward", "recalls_new", "rehearses", "memory_policy", "held_out", "logit_columns"),
-    *("needs_boundaries", "cosine_head", "no_adaptor", "mixed_passes"),
+    *("asks_memory", "needs_boundaries", "cosine_head", "no_adaptor", "mixed_passes"),
 )
 
 
