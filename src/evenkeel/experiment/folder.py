@@ -123,7 +123,7 @@ class Folder:
 def _require_same(path: Path, before: Started, now: Started) -> None:
     """Name and threads may differ: the ones of the beginning are used."""
     old, new = (json.loads(to_line(replace(each, threads=0))) for each in (before, now))
-    found = [each for each in _differences(old, new) if each[0] not in ("config.name", "config.threads")]
+    found = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
     if found:
         shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in found[:3])
         raise RunError(
@@ -132,13 +132,13 @@ def _require_same(path: Path, before: Started, now: Started) -> None:
         )
 
 
-def _differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+def differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = dict.fromkeys([*old, *new])
         return [
             each
             for name in names
-            for each in _differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
+            for each in differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
         ]
     return [] if old == new else [(where, old, new)]
 

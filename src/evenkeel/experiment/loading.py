@@ -19,7 +19,7 @@ PRESETS = files("evenkeel") / "presets"
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def _title(method: Table, adaptor: Table | None) -> str:
+def title_of(method: Table, adaptor: Table | None) -> str:
     def title(table: Table) -> str:
         inner = [title(value) for value in table.values() if isinstance(value, dict)]
         method: Method = make(table, METHODS)
@@ -41,7 +41,7 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
             return source
         source = source.model_dump(mode="json", exclude={"name"})
     config = checked(read_tables(source, overrides), Config)
-    return config if config.name else config.model_copy(update={"name": _title(config.method, config.adaptor)})
+    return config if config.name else config.model_copy(update={"name": title_of(config.method, config.adaptor)})
 
 
 def read_tables(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -52,6 +52,12 @@ def common_shape(cells: Iterable[Cell], size: tuple[int, int] | None) -> Shape:
     return (1 if gray else 3, *(size or first[0]))
 
 
+def size_of(source: bytes | Path, where: str) -> tuple[int, int]:
+    """(height, width), from the header alone."""
+    with _opened(source, where) as image:
+        return image.height, image.width
+
+
 def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False) -> NDArray[np.uint8]:
     """(len(cells), *shape) pixels. Images of another size are resized (bilinear) or refused."""
     # A simple loop: threads make images as small as ours slower, as most of the time is spent in Python.

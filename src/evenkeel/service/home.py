@@ -1,0 +1,102 @@
+"""MODEL_DIR: the files of a service, owned by one process at a time."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import tomli_w
+
+from evenkeel.errors import BusyError, SettingsError
+from evenkeel.experiment.folder import hold, write_whole
+from evenkeel.service.config import ServiceConfig, load_service
+
+CONFIG = "service.toml"
+
+
+class Home:
+    """`service.toml`, `journal.sqlite`, `versions/` and `keys.json` below one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal.sqlite"
+        self.keys = path / "keys.json"
+        self._versions = path / "versions"
+        self._lock: BinaryIO | None = None
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / CONFIG).is_file()
+
+    def require(self) -> None:
+        if not self.exists:
+            raise SettingsError(f"{str(self.path)!r} is not the folder of a service: it has no {CONFIG}.")
+
+    def version(self, number: int) -> Path:
+        return self._versions / f"{number:012d}.ek"
+
+    def versions(self) -> list[int]:
+        """Those that have a file, the oldest first."""
+        return sorted(int(path.stem) for path in self._versions.glob("*.ek") if path.stem.isdigit())
+
+    def lock(self) -> None:
+        """Until `release` or the end of the process."""
+        self._lock = (self.path / ".lock").open("ab")
+        try:
+            hold(self._lock, self.path)
+        except BusyError:
+            raise BusyError(
+                f"A service, or another command, is at work in {str(self.path)!r}. Talk to it over HTTP, or stop it "
+                "first."
+            ) from None
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def prepare(self, source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str]) -> ServiceConfig:
+        """The config of this folder, which is made if there is none. A config given again may change only limits.
+
+        Whether the rest is the same is for whoever knows what the learner was made of.
+        """
+        if self.exists and source is None:
+            config = load_service(self.path / CONFIG, overrides)
+        elif self.exists or source is not None or overrides:
+            config = load_service({} if source is None else source, overrides)
+        else:
+            raise SettingsError(
+                f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
+                "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to make it one."
+            )
+        if self.path.exists() and not self.exists and any(self.path.iterdir()):
+            raise SettingsError(f"{str(self.path)!r} has files, but is not the folder of a service. Choose another.")
+        try:
+            self._versions.mkdir(parents=True, exist_ok=True)
+            told = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
+            if not self.exists or (self.path / CONFIG).read_bytes() != told:
+                write_whole(self.path / CONFIG, told)
+        except OSError as error:
+            if not self.exists:
+                raise SettingsError(f"Cannot make {str(self.path)!r}: {error.strerror}.") from None
+        return config
+
+
+def _without_none(tables: dict[str, Any]) -> dict[str, Any]:
+    """As TOML, which has no null: what is none by default is left out, what is not is written as none."""
+    said = {"adaptor": {"name": "none"}, "threads": "none"}
+    plain: dict[str, Any] = {}
+    for name, value in tables.items():
+        if value is None and name in said:
+            plain[name] = said[name]
+        elif isinstance(value, dict):
+            plain[name] = _without_none(value)
+        elif value is not None:
+            plain[name] = value
+    return plain
+
+
+def read_config(home: Home) -> ServiceConfig:
+    """Of a folder that is there, without touching it."""
+    home.require()
+    with (home.path / CONFIG).open("rb") as file:
+        return load_service(tomllib.load(file))

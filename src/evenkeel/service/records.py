@@ -1,0 +1,234 @@
+"""What is written into the journal: examples, batches, predictions, versions. Each function is one operation."""
+
+import json
+import sqlite3
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel.errors import InputError
+
+TIDY_ROWS = 256  # at a time, so that nobody waits long
+
+
+class UnknownError(InputError):
+    """There is nothing by this id."""
+
+
+class ConflictError(InputError):
+    """An id is known, with something else."""
+
+
+@dataclass(frozen=True)
+class Example:
+    id: str
+    label: Hashable
+    x: bytes
+    digest: bytes = b""
+    own: bool = True  # whether the client chose the id
+
+
+@dataclass(frozen=True)
+class Batch:
+    number: int
+    examples: list[Example]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    id: str
+    version: int
+    answered: Hashable
+    x: bytes
+
+
+@dataclass(frozen=True)
+class Version:
+    number: int
+    time: float
+    learned: int
+    asked: bool
+    note: str
+
+
+def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
+    """Which of them are new. One that is known by its id and is the same is not accepted twice."""
+    return [_accept_one(db, example) for example in examples]
+
+
+def _accept_one(db: sqlite3.Connection, example: Example) -> bool:
+    row = (example.id, example.own, example.digest, json.dumps(example.label), example.x)
+    insert = "INSERT INTO examples (id, own, digest, label, x) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    if db.execute(insert, row).rowcount:
+        _add(db, "accepted", 1)
+        return True
+    known = db.execute("SELECT digest FROM examples WHERE id = ?", (example.id,)).fetchone()
+    if known[0] != example.digest:
+        raise ConflictError(
+            f"The example {example.id!r} was accepted before, with another sample or label. Give each its own id."
+        )
+    return False
+
+
+def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> list[Batch]:
+    """Up to `most` batches of what waits, in order of arrival; one that is not full only where `partial`."""
+    rows = db.execute(
+        "SELECT seq, id, label, x FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?", (size * most,)
+    ).fetchall()
+    whole = len(rows) - len(rows) % size
+    if not whole and not (partial and rows):
+        return []
+    batches = []
+    for start in range(0, whole or len(rows), size):
+        part = rows[start : start + size]
+        number = int(_add(db, "batch", 1))
+        db.execute(
+            "UPDATE examples SET batch = ? WHERE batch IS NULL AND seq BETWEEN ? AND ?",
+            (number, part[0][0], part[-1][0]),
+        )
+        batches.append(Batch(number, [Example(id, json.loads(label), x) for _, id, label, x in part]))
+    return batches
+
+
+def unlearned(db: sqlite3.Connection) -> list[Batch]:
+    """The batches that are not inside the current checkpoint, as they were learned before."""
+    rows = db.execute(
+        "SELECT batch, id, label, x FROM examples WHERE batch > ? ORDER BY batch, seq", (value(db, "current"),)
+    )
+    batches: dict[int, Batch] = {}
+    for number, id, label, x in rows:
+        batches.setdefault(number, Batch(number, [])).examples.append(Example(id, json.loads(label), x))
+    return list(batches.values())
+
+
+def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
+    """How many examples are not inside the current checkpoint, and their labels."""
+    current = value(db, "current")
+    where = "FROM examples WHERE batch IS NULL OR batch > ?"
+    count = db.execute(f"SELECT count(*) {where}", (current,)).fetchone()[0]
+    labels = db.execute(f"SELECT DISTINCT label {where}", (current,)).fetchall()
+    return count, {json.loads(label) for (label,) in labels}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What there is under an id."""
+
+    example: bool
+    batch: int | None
+    prediction: bool
+
+
+def find(db: sqlite3.Connection, id: str) -> Held:
+    example = db.execute("SELECT batch FROM examples WHERE id = ?", (id,)).fetchone()
+    prediction = db.execute("SELECT 1 FROM predictions WHERE id = ?", (id,)).fetchone()
+    return Held(example is not None, example and example[0], prediction is not None)
+
+
+def delete(db: sqlite3.Connection, id: str, *, withdrawn: bool) -> None:
+    """Remove all that is held under an id. `withdrawn`: it was not learned yet, and never will be."""
+    db.execute("DELETE FROM predictions WHERE id = ?", (id,))
+    db.execute("DELETE FROM examples WHERE id = ?", (id,))
+    _add(db, "withdrawn", withdrawn)
+
+
+def begin_rollback(db: sqlite3.Connection, learned: int) -> int:
+    """A number for what comes next. Batches after the one learned last wait again, to be cut anew."""
+    db.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (learned,))
+    return _add(db, "batch", 1)
+
+
+def remember(db: sqlite3.Connection, predictions: Sequence[Prediction], keep: int) -> None:
+    db.executemany(
+        "INSERT INTO predictions (id, version, answered, x) VALUES (?, ?, ?, ?)",
+        [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions],
+    )
+    db.execute("DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (keep,))
+
+
+def tell(db: sqlite3.Connection, truths: Sequence[tuple[str, Hashable]]) -> list[bool | None]:
+    """Make examples of predictions whose true labels are known now.
+
+    For each whether the answer was right; None where the same was told before.
+    """
+    return [_tell_one(db, id, truth) for id, truth in truths]
+
+
+def _tell_one(db: sqlite3.Connection, id: str, truth: Hashable) -> bool | None:
+    row = db.execute("SELECT answered, truth, x FROM predictions WHERE id = ?", (id,)).fetchone()
+    if row is None:
+        raise UnknownError(
+            f"There is no prediction {id!r} any more, or there never was. Send the example to /v1/learn."
+        )
+    answered, before, x = row
+    told = json.dumps(truth)
+    if before is not None:
+        if before != told:
+            raise ConflictError(f"The prediction {id!r} was labelled {before} before, and now {told}.")
+        return None
+    db.execute("UPDATE predictions SET truth = ?, x = NULL WHERE id = ?", (told, id))
+    accept(db, [Example(id, truth, x, own=False)])
+    _add(db, "labelled", 1)
+    _add(db, "right", answered == told)
+    return bool(answered == told)
+
+
+def note_version(db: sqlite3.Connection, version: Version, keep: int) -> list[int]:
+    """This version is the current one from here on. The numbers of those that are kept no longer."""
+    db.execute(
+        "INSERT INTO versions VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET time = excluded.time, "
+        "asked = max(asked, excluded.asked), note = iif(excluded.note = '', note, excluded.note)",
+        (version.number, version.time, version.learned, version.asked, version.note),
+    )
+    db.execute("UPDATE meta SET value = ? WHERE name = 'current'", (version.number,))
+    db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'batch'", (version.number,))
+    old = db.execute(
+        "DELETE FROM versions WHERE "
+        "number NOT IN (SELECT number FROM versions WHERE asked ORDER BY number DESC LIMIT ?) "
+        "AND number NOT IN (SELECT number FROM versions WHERE NOT asked ORDER BY number DESC LIMIT ?) "
+        "AND number != ? RETURNING number",
+        (keep, keep, version.number),
+    ).fetchall()
+    return [number for (number,) in old]
+
+
+def versions(db: sqlite3.Connection) -> list[Version]:
+    rows = db.execute("SELECT number, time, learned, asked, note FROM versions ORDER BY number").fetchall()
+    return [Version(number, time, learned, bool(asked), note) for number, time, learned, asked, note in rows]
+
+
+def tidy(db: sqlite3.Connection, ids: int) -> bool:
+    """Drop a few of the payloads that are inside a checkpoint, and ids too old to come again; whether there is more."""
+    inside = (value(db, "current"), TIDY_ROWS)
+    rows = [seq for (seq,) in db.execute("SELECT seq FROM examples WHERE x IS NOT NULL AND batch <= ? LIMIT ?", inside)]
+    marks = ",".join("?" * len(rows))
+    db.execute(f"DELETE FROM examples WHERE seq IN ({marks}) AND NOT own", rows)
+    db.execute(f"UPDATE examples SET x = NULL, label = NULL WHERE seq IN ({marks})", rows)
+    db.execute(
+        "DELETE FROM examples WHERE seq IN (SELECT seq FROM examples WHERE x IS NULL AND "
+        "seq <= (SELECT max(seq) FROM examples) - ? ORDER BY seq LIMIT ?)",
+        (ids, TIDY_ROWS),
+    )
+    return len(rows) == TIDY_ROWS
+
+
+def value(db: sqlite3.Connection, name: str) -> Any:
+    row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_value(db: sqlite3.Connection, name: str, value: object) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def recent_answers(db: sqlite3.Connection, count: int) -> list[bool]:
+    """Whether the predictions labelled last were right, in the order they were made."""
+    rows = db.execute(
+        "SELECT answered = truth FROM predictions WHERE truth IS NOT NULL ORDER BY seq DESC LIMIT ?", (count,)
+    ).fetchall()
+    return [bool(right) for (right,) in reversed(rows)]
+
+
+def _add(db: sqlite3.Connection, name: str, number: int) -> int:
+    row = db.execute("UPDATE meta SET value = value + ? WHERE name = ? RETURNING value", (int(number), name)).fetchone()
+    return int(row[0])

@@ -1,0 +1,293 @@
+"""A service without its wires: what HTTP and the command line both do."""
+
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from evenkeel import checkpoint
+from evenkeel.errors import CheckpointError, EvenkeelError, InputError, RunError, SettingsError, nearest
+from evenkeel.experiment.folder import differences
+from evenkeel.experiment.making import make_learner
+from evenkeel.learner import Learner
+from evenkeel.service import records
+from evenkeel.service.engine import Engine, Forgotten, Published
+from evenkeel.service.home import Home
+from evenkeel.service.journal import Journal, JournalError, Operation
+from evenkeel.service.payload import digest, unpack
+from evenkeel.service.records import Example, Prediction, Version
+from evenkeel.service.tally import Tally, stored
+
+
+class FullError(EvenkeelError):
+    """The queue is full; after `seconds` there may be room."""
+
+    def __init__(self, waiting: int, seconds: int) -> None:
+        super().__init__(f"{waiting:,} examples are waiting to be learned already. Send these again in {seconds} s.")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True)
+class Given:
+    """An example as a client gave it, its sample ready for the journal."""
+
+    x: bytes
+    label: Hashable
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    id: str
+    new: bool  # not sent before
+    right: bool | None = None  # whether the prediction that is labelled now was
+
+
+@dataclass(frozen=True)
+class Answer:
+    label: Hashable
+    probabilities: list[tuple[Hashable, float]]  # the most likely ones, the likeliest first
+
+
+class Service:
+    """MODEL_DIR, opened. Where the journal cannot be used it still answers, and says why it does not learn."""
+
+    def __init__(
+        self,
+        path: Path,
+        source: str | Path | Mapping[str, Any] | None = None,
+        overrides: Sequence[str] = (),
+        *,
+        rollback: int | None = None,
+    ) -> None:
+        self.home = Home(path)
+        self.config = self.home.prepare(source, overrides)
+        self.started_at = time.monotonic()
+        self.failure: str | None = None
+        self._lock = threading.Lock()
+        self._labels: set[Hashable] = set()
+        self.journal: Journal | None = None
+        self.engine: Engine | None = None
+        torch.set_num_threads(self.config.threads or torch.get_num_threads())
+        try:
+            self.home.lock()
+            self.journal = Journal(self.home.journal, partial(records.tidy, ids=self.config.limits.ids))
+        except (JournalError, OSError) as error:
+            self.failure = str(error)
+            self._fixed = self._newest_readable()
+            return
+        try:
+            self.engine = self._engine(self.journal, rollback)
+        except BaseException:
+            self.journal.close()
+            self.home.release()
+            raise
+
+    def start(self) -> None:
+        if self.engine is not None:
+            self.engine.start()
+
+    def close(self) -> None:
+        """What was accepted but not learned waits for the next time."""
+        if self.engine is not None and self.journal is not None:
+            self.engine.stop()
+            self.journal.close()
+        self.home.release()
+
+    @property
+    def published(self) -> Published:
+        return self._fixed if self.engine is None else self.engine.published
+
+    # What clients do
+
+    def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
+        """Their ids, and which of them were new, once they are durable."""
+        engine, journal = self._require_learning()
+        limits = self.config.limits
+        if len(examples) > limits.examples:
+            raise InputError(
+                f"{len(examples):,} examples are too many for one request; the limit is {limits.examples:,}."
+            )
+        self._admit([each.label for each in examples])
+        rows = [
+            Example(each.id or new_id(), each.label, each.x, digest(each.x, each.label), each.id is not None)
+            for each in examples
+        ]
+
+        def accept(db: sqlite3.Connection) -> list[Accepted]:
+            new = records.accept(db, rows)
+            return [Accepted(row.id, is_new) for row, is_new in zip(rows, new, strict=True)]
+
+        return self._enqueue(engine, journal, accept, len(rows))
+
+    def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
+        """Teach the true labels of predictions that were made; the answers that were given are counted."""
+        engine, journal = self._require_learning()
+        self._admit([label for _, label in truths])
+
+        def accept(db: sqlite3.Connection) -> list[Accepted]:
+            right = records.tell(db, truths)
+            return [Accepted(id, each is not None, each) for (id, _), each in zip(truths, right, strict=True)]
+
+        future = self._enqueue(engine, journal, accept, len(truths))
+        future.add_done_callback(lambda done: engine.answered.extend(_answers(done)))
+        return future
+
+    def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
+        """The version that answers, and what it says."""
+        published = self.published
+        classes = published.classifier.classes
+        probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+        return published.version, [
+            Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
+            for row, places in zip(probabilities, order.tolist(), strict=True)
+        ]
+
+    def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
+        """Ids by which what was answered can be labelled later."""
+        _, journal = self._require_learning()
+        kept = [Prediction(new_id(), version, answer.label, x) for x, answer in zip(samples, answers, strict=True)]
+
+        def remember(db: sqlite3.Connection) -> list[str]:
+            records.remember(db, kept, self.config.limits.predictions)
+            return [each.id for each in kept]
+
+        return journal.write(remember)
+
+    # What admins do
+
+    def forget(self, id: str) -> "Future[Forgotten]":
+        engine, _ = self._require_learning()
+        return engine.do(partial(engine.forget, id))
+
+    def save(self, note: str = "") -> "Future[Version]":
+        engine, _ = self._require_learning()
+        return engine.do(partial(engine.save, asked=True, note=note))
+
+    def rollback(self, number: int) -> "Future[Version]":
+        engine, _ = self._require_learning()
+        return engine.do(partial(engine.rollback, number))
+
+    def versions(self) -> "Future[list[Version]]":
+        _, journal = self._require_learning()
+        return journal.write(records.versions)
+
+    def counts(self) -> "Future[dict[str, int]]":
+        """Of the journal: accepted, withdrawn, labelled and right, since the beginning."""
+        _, journal = self._require_learning()
+        names = ("accepted", "withdrawn", "labelled", "right")
+        return journal.write(lambda db: {name: int(records.value(db, name)) for name in names})
+
+    # How it opens
+
+    def _engine(self, journal: Journal, rollback: int | None) -> Engine:
+        before = journal.do(partial(records.value, name="learner"))
+        now = self.config.determining()
+        if before is None:
+            learner = make_learner(self.config, self.config.input.sample, self.config.classes)
+            learner.logits(
+                unpack([bytes(self._sample_bytes())], self.config.input)
+            )  # whether the net takes them at all
+            journal.do(partial(records.set_value, name="learner", value=json.dumps(now)))
+            engine = Engine(self.home, self.config, journal, learner, Tally())
+            engine.save()
+        else:
+            found = differences(json.loads(before), now)
+            if found:
+                where, was, is_ = found[0]
+                raise SettingsError(
+                    f"{where} is {was!r} in {str(self.home.path)!r} and {is_!r} in the config. A learner keeps what it "
+                    "is made of; only limits, batches and checkpoints may change. For another, make another folder."
+                )
+            number = journal.do(partial(records.value, name="current")) if rollback is None else rollback
+            learner, tally = _load(self.home, number)
+            engine = Engine(self.home, self.config, journal, learner, tally)
+            if rollback is not None:
+                engine.rollback(rollback)
+            self._delete_orphans(journal)
+        self._labels = set(learner.classes) | journal.do(records.waiting)[1]
+        return engine
+
+    def _delete_orphans(self, journal: Journal) -> None:
+        """Files of versions that were not noted any more when the process was killed."""
+        known = {version.number for version in journal.do(records.versions)}
+        for number in self.home.versions():
+            if number not in known:
+                self.home.version(number).unlink()
+
+    def _newest_readable(self) -> Published:
+        for number in reversed(self.home.versions()):
+            try:
+                learner, _ = _load(self.home, number)
+            except CheckpointError:
+                continue
+            return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
+        raise RunError(f"{self.failure} No version in {str(self.home.path)!r} can be read either.")
+
+    def _sample_bytes(self) -> int:
+        return int(np.prod(self.config.input.sample)) * (4 if self.config.input.size is None else 1)
+
+    def _require_learning(self) -> tuple[Engine, Journal]:
+        if self.engine is None or self.journal is None:
+            raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
+        return self.engine, self.journal
+
+    def _admit(self, labels: Sequence[Hashable]) -> None:
+        """An InputError if these labels cannot be learned."""
+        with self._lock:
+            new = set(labels) - self._labels
+            fixed = self.config.classes
+            if new and fixed is not None:
+                label = next(iter(new))
+                shown = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
+                raise InputError(f"The label {label!r} is not one of {shown}.{nearest(label, fixed)}")
+            if len(self._labels) + len(new) > self.config.limits.classes:
+                raise InputError(
+                    f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
+                    f"{self.config.limits.classes:,}."
+                )
+            self._labels |= new
+
+    def _enqueue(
+        self, engine: Engine, journal: Journal, accept: Operation[list[Accepted]], count: int
+    ) -> "Future[list[Accepted]]":
+        if not engine.reserve(count, self.config.limits.queue):
+            raise FullError(engine.waiting, max(1, min(60, round(engine.waiting / max(engine.rate, 1)))))
+
+        def settle(done: "Future[list[Accepted]]") -> None:
+            new = 0 if done.exception() else sum(each.new for each in done.result())
+            engine.release(count - new)
+            engine.wake()
+
+        future = journal.write(accept)
+        future.add_done_callback(settle)
+        return future
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _load(home: Home, number: int) -> tuple[Learner, Tally]:
+    path = home.version(number)
+    try:
+        return Learner.load(path), Tally.from_state(checkpoint.read(path)[0]["service"])
+    except CheckpointError as error:
+        others = [str(each) for each in home.versions() if each != number]
+        way = f" Versions kept: {', '.join(others)}; `evenkeel serve --rollback N` starts from one." if others else ""
+        raise CheckpointError(f"{error}{way}") from None
+
+
+def _answers(done: "Future[list[Accepted]]") -> list[bool]:
+    return [] if done.exception() else [each.right for each in done.result() if each.right is not None]
