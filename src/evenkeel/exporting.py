@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ from evenkeel.inputs import Intake
 from evenkeel.memory import Memory
 from evenkeel.methods import ICaRL
 from evenkeel.nets import Net
+from evenkeel.rng import make_generator
 
 KEY = "evenkeel"  # of the description in ONNX metadata; in a .pt2 it is the extra file evenkeel.json
-OUTPUTS = ["probabilities", "index"]
 
 
 def export(classifier: Classifier, path: Path) -> None:
-    """Write the classifier to `path`, as .onnx or .pt2. Changes nothing in it; a failure leaves an older file as it is."""
+    """Write the classifier to `path`, an .onnx or a .pt2. Changes nothing in it; a failure leaves an older file be."""
     encode, _ = FORMATS[_suffix(path)]
     if path.is_dir():
         raise SettingsError(f"Cannot export to {str(path)!r}: it is a folder. Give the name of a file.")
@@ -59,13 +60,13 @@ def described(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"There is no file {str(path)!r}.")
     try:
         text = describe(path)
+        found: dict[str, Any] = json.loads(text or "{}")
     except SettingsError:
         raise
     except Exception as error:  # a foreign file can make its readers fail in any way
         raise CheckpointError(f"{str(path)!r} is damaged, or another kind of file.") from error
-    if text is None:
+    if not found:
         raise CheckpointError(f"{str(path)!r} was not exported by evenkeel: it does not say what its labels are.")
-    found: dict[str, Any] = json.loads(text)
     return {**found, "labels": [_hashable(label) for label in found["labels"]]}
 
 
@@ -83,36 +84,44 @@ class _Asked(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         taken = self.intake.to_network(x.clone())  # a network may write into its input
         scores = self.method.classify(self.net, self.memory, taken)[:, : self.known]
-        return dict(zip(OUTPUTS, (scores.softmax(dim=1, dtype=torch.float32), scores.argmax(dim=1)), strict=True))
+        return {"probabilities": scores.softmax(dim=1, dtype=torch.float32), "index": scores.argmax(dim=1)}
 
 
 def _traced(classifier: Classifier) -> ExportedProgram:
-    classifier = classifier.snapshot()  # tracing swaps parameters, and another thread may be asking meanwhile
-    example = torch.zeros(2, *_sample_shape(classifier), dtype=_dtype(classifier))
-    classifier.predict_proba(example)  # what the net caches at its first call is there, and an answer is finite
-    for part in classifier.method.modules():
-        if isinstance(part, ICaRL) and len(classifier.memory):  # which stays here
-            found, classes = part.class_means(classifier.net, classifier.memory)
-            means = found.new_zeros(classifier.net.outputs, found.shape[1]).index_copy(0, classes, found).cpu()
-            missing = torch.ones(len(means), dtype=torch.bool).index_fill(0, classes.cpu(), False)
-            part.classify = partial(_nearest_mean, means, missing)  # type: ignore[method-assign]
-    net, method = classifier.net.cpu(), classifier.method.cpu().requires_grad_(False)
-    intake = Intake(next(net.head.parameters()), classifier.intake.normalize)
-    asked = _Asked(Classifier(net, method, classifier.memory, classifier.labels, intake))
-    shapes = ({0: Dim("samples", min=1)},)
+    classifier = classifier.snapshot()  # tracing meddles with a module, and another thread may be asking this one
+    dtype = _dtype(classifier)
+    example = torch.rand(2, *_sample_shape(classifier), generator=make_generator(0, "export"))
+    example = (255 * example).to(dtype) if dtype == torch.uint8 else example
+    classifier.predict_proba(example)  # is it finite? And what a net caches at its first call is there from now on
+    asked = _Asked(_alone(classifier))
     try:
         # Strict, by bytecode: else len(x), which is common in networks and methods, would fix the number of samples.
-        program = torch.export.export(asked, (example,), dynamic_shapes=shapes, strict=True)
+        program = torch.export.export(asked, (example,), dynamic_shapes=({0: Dim("samples", min=1)},), strict=True)
     except Exception as error:  # a user's own network can make the tracer fail in any way
         raise SettingsError(
             f"The network or the method cannot be written as a graph of operations: {_first_line(error)}"
         ) from error
     used = {spec.target for spec in program.graph_signature.input_specs}
-    for name in program.state_dict.keys() - used:  # teachers, averages that do not answer
+    for name in program.state_dict.keys() - used:  # teachers, and averages that do not answer
         del program.state_dict[name]
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths and source lines of this machine
     return program
+
+
+def _alone(copy: Classifier) -> Classifier:
+    """On the CPU, and without a memory to look into."""
+    for part in copy.method.modules():
+        if isinstance(part, ICaRL) and len(copy.memory):
+            found, classes = part.class_means(copy.net, copy.memory)
+            means = found.new_zeros(copy.net.outputs, found.shape[1]).index_copy(0, classes, found).cpu()
+            missing = torch.ones(len(means), dtype=torch.bool).index_fill(0, classes.cpu(), False)
+            part.classify = partial(_nearest_mean, means, missing)  # type: ignore[method-assign]
+    net, method = copy.net.cpu(), copy.method.cpu().requires_grad_(False)
+    for tensor in chain(net.parameters(), net.buffers(), method.parameters(), method.buffers()):
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # torch.export.save warns of others
+    intake = Intake(next(net.head.parameters()), copy.intake.normalize)
+    return Classifier(net, method, copy.memory, copy.labels, intake)
 
 
 def _nearest_mean(means: Tensor, missing: Tensor, net: Net, _: Memory, x: Tensor) -> Tensor:
@@ -172,7 +181,7 @@ def _to_onnx(classifier: Classifier, description: str) -> bytes:
             dynamo=True,
             dynamic_shapes=({0: "samples"},),  # only for its name in the file
             input_names=["x"],
-            output_names=OUTPUTS,
+            output_names=["probabilities", "index"],
             verbose=False,
         )
         assert made is not None
@@ -230,15 +239,15 @@ def _suffix(path: Path) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
-        with partial.open("wb") as file:
+        with beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
+        beside.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
 

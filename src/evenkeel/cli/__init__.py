@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli import data, grids, ledger, runs, tables, tune
+from evenkeel.cli import data, grids, ledger, runs, service, tables, tune
 from evenkeel.cli.screen import notes, out
 from evenkeel.errors import EvenkeelError
 
@@ -27,6 +27,11 @@ app.command("reproduce")(grids.reproduce_command)
 app.command("grid")(grids.grid_command)
 app.command("tune")(tune.tune_command)
 app.command("list")(runs.list_command)
+app.command("serve")(service.serve_command)
+app.command("learn")(service.learn_command)
+app.command("predict")(service.predict_command)
+app.command("export")(service.export_command)
+app.add_typer(service.keys, name="keys")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(data.app, name="data")
 

@@ -69,7 +69,7 @@ class Engine:
         self.refusal: str | None = None  # why the last batch that could not be learned could not
         self.recency_bias: float | None = None
         self.answered = deque(journal.do(partial(records.recent_answers, count=1000)), maxlen=1000)
-        self.saved_at = time.monotonic()
+        self.saved, self.saved_at = self.number, time.monotonic()  # the last checkpoint
         self._journal = journal
         self._waiting: int = journal.do(records.waiting)[0]
         self._counting = threading.Lock()
@@ -85,6 +85,11 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
 
     # Asked from other threads
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is learning, or waiting to."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         self.recovering = bool(self._ahead)
@@ -244,9 +249,7 @@ class Engine:
 
     def save(self, *, asked: bool = False, note: str = "") -> Version:
         """A checkpoint; the journal needs nothing any more of what is inside."""
-        version = self._write(self.learner, self.number, asked=asked, note=note)
-        self.saved_at, self._unsaved = time.monotonic(), 0
-        return version
+        return self._write(self.learner, self.number, asked=asked, note=note)
 
     def _write(self, learner: Learner, number: int, *, asked: bool, note: str) -> Version:
         facts, tensors = learner.state()
@@ -262,6 +265,7 @@ class Engine:
         for old in self._journal.do(partial(records.note_version, version=version, keep=keep)):
             self.home.version(old).unlink(missing_ok=True)
         self._journal.tidy()
+        self.saved, self.saved_at, self._unsaved = number, time.monotonic(), 0
         return version
 
     def rollback(self, number: int) -> Version:
@@ -274,7 +278,6 @@ class Engine:
         self._ahead.clear()  # they wait again
         version = self._write(learner, new, asked=True, note=f"back to version {number}")
         self.learner, self.number = learner, new
-        self.saved_at, self._unsaved = time.monotonic(), 0
         self._measure()
         self._publish()
         return version

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from evenkeel import checkpoint
 from evenkeel.errors import CheckpointError, EvenkeelError, InputError, RunError, SettingsError, nearest
@@ -35,6 +36,10 @@ class FullError(EvenkeelError):
     def __init__(self, waiting: int, seconds: int) -> None:
         super().__init__(f"{waiting:,} examples are waiting to be learned already. Send these again in {seconds} s.")
         self.seconds = seconds
+
+
+class NothingLearnedError(InputError):
+    """There is no label to predict yet."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,16 @@ class Service:
     def published(self) -> Published:
         return self._fixed if self.engine is None else self.engine.published
 
+    @property
+    def waiting(self) -> int:
+        """Examples accepted but not learned yet."""
+        return 0 if self.engine is None else self.engine.waiting
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is learned at the moment; None if all is well."""
+        return self.failure if self.engine is None else self.engine.error
+
     # What clients do
 
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
@@ -147,12 +162,10 @@ class Service:
         """The version that answers, and what it says."""
         published = self.published
         classes = published.classifier.classes
+        if not published.stored:
+            raise NothingLearnedError("Nothing was learned yet, so there is no label to predict.")
         probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
-        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-        return published.version, [
-            Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
-            for row, places in zip(probabilities, order.tolist(), strict=True)
-        ]
+        return published.version, likeliest(classes, probabilities, top)
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
         """Ids by which what was answered can be labelled later."""
@@ -273,6 +286,15 @@ class Service:
         future = journal.write(accept)
         future.add_done_callback(settle)
         return future
+
+
+def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
+    """The `top` labels of each row."""
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+    return [
+        Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
+        for row, places in zip(probabilities, order.tolist(), strict=True)
+    ]
 
 
 def new_id() -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,8 +75,9 @@ class Tally:
         )
 
 
-def share(right: Sequence[bool]) -> float | None:
+def share(right: Collection[bool]) -> float | None:
     """In percent; None of nothing."""
+    right = list(right)  # at once: another thread may be adding to it
     return 100 * sum(right) / len(right) if right else None
 
 

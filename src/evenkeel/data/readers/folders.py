@@ -23,11 +23,11 @@ def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, L
         raise DataError(f"{path} is not a folder.")
     test = next((path / name for name in TESTS if (path / name).is_dir()), None)
     if (path / "train").is_dir() and test is not None:
-        return _by_class(path / "train"), _by_class(test)
+        return by_class(path / "train"), by_class(test)
     if (path / "train").is_dir() or test is not None:
         has, lacks = ("train", f"any of {', '.join(TESTS)}") if test is None else (test.name, "train")
         raise DataError(f"{path} has the folder {has}, but not {lacks}.")
-    files = _by_class(path)
+    files = by_class(path)
     train_rows, test_rows = stratified([label for _, label in files], test_share, seed, str(path))
     return [files[row] for row in train_rows], [files[row] for row in test_rows]
 
@@ -35,7 +35,7 @@ def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, L
 def list_tiny_imagenet(path: Path) -> tuple[Listing, Listing]:
     """Training and test files of `tiny-imagenet-200`; its test split has no labels, so val is ours."""
     wnids = sorted(_lines(path / "wnids.txt"))
-    train = [(file, wnid) for wnid in wnids for file in _images(path / "train" / wnid / "images")]
+    train = [(file, wnid) for wnid in wnids for file in images_in(path / "train" / wnid / "images")]
     test = []
     annotations = path / "val" / "val_annotations.txt"
     for number, line in enumerate(_lines(annotations), start=1):
@@ -62,14 +62,16 @@ def read_listing(
     return Encoded(shape, classes, *splits)
 
 
-def _by_class(folder: Path) -> Listing:
+def by_class(folder: Path) -> Listing:
+    """The images of the folders inside, each named by its class."""
     classes = sorted(one for one in _entries(folder) if one.is_dir())
     if not classes:
         raise DataError(f"{folder} has no folders, one for each class.")
-    return [(file, one.name) for one in classes for file in _images(one)]
+    return [(file, one.name) for one in classes for file in images_in(one)]
 
 
-def _images(folder: Path) -> list[Path]:
+def images_in(folder: Path) -> list[Path]:
+    """Directly inside, by name."""
     files = sorted(one for one in _entries(folder) if one.suffix.lower() in images.SUFFIXES)
     if not files:
         raise DataError(f"{folder} has no images ({', '.join(images.SUFFIXES)}).")

@@ -68,6 +68,27 @@ def read_features(
     return tuple(rows), labels, classes
 
 
+def rows_of(
+    file: Path, *, sample: str | None, label: str | None, labelled: bool
+) -> Iterator[tuple[bytes | NDArray[np.float32], str | int | None, str]]:
+    """Row by row an encoded image or a vector, its label where wanted, and where it stands."""
+    labels: list[str | int | None] | None = None
+    if labelled:
+        column = label or _label_column(file)
+        names = _class_names(file, column)
+        given = _labels(file, column, names)
+        labels = [names[each] for each in given] if names and given.dtype.kind in "iu" else given.tolist()
+    features = feature_column(file, sample)
+    if features is not None:
+        cells: Iterator[tuple[Any, str]] = (
+            (row, f"{file}, row {at}") for at, row in enumerate(_features(file, features))
+        )
+    else:
+        cells = (cell for block in _cells([file], sample or image_column(file), 1000) for cell in block)
+    for place, (cell, where) in enumerate(cells):
+        yield cell, None if labels is None else labels[place], where
+
+
 def image_column(file: Path) -> str:
     """The one column that holds images."""
     return _only(file, _image_columns(file), "images", "image")

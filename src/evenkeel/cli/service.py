@@ -1,0 +1,207 @@
+"""`evenkeel serve`, `keys`, `learn`, `predict`, `export`: a learner in production."""
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from evenkeel.cli.screen import notes, out, progress
+from evenkeel.errors import EvenkeelError, SettingsError
+from evenkeel.exporting import export
+from evenkeel.learner import Learner
+from evenkeel.service.feeding import Feed, Item
+from evenkeel.service.home import Home, read_config
+from evenkeel.service.keys import SCOPES, add_key, read_keys, remove_key
+from evenkeel.service.payload import unpack
+from evenkeel.service.service import Answer, FullError, Given, Service, likeliest
+from evenkeel.service.tally import share
+
+AT_ONCE = 256  # samples handed over together
+keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of the service.")]
+ConfigFile = Annotated[
+    str | None, typer.Option("--config", help="A TOML file that says what the learner is; needed for a new folder.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a setting, as in input.features=384 or limits.queue=1000.")
+]
+Source = Annotated[
+    str,
+    typer.Argument(help="A folder of images by class, parquet files, a .jsonl file, or - for JSON lines from stdin."),
+]
+SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file with the samples.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a parquet file with the labels.")]
+
+
+def serve_command(  # noqa: PLR0917 - typer's options are parameters
+    folder: Folder,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    host: Annotated[str, typer.Option(help="Address to listen on. Beyond 127.0.0.1 keys are needed.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = 8000,
+    rollback: Annotated[int | None, typer.Option(help="Start from this earlier version.", min=0)] = None,
+) -> None:
+    """Teach and ask a learner over HTTP. Killed at any moment it comes back with everything it acknowledged."""
+    try:
+        from evenkeel.service.server import listen, require_keys, run
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"{error.name} is not installed. Run: pip install 'evenkeel[serve]'") from None
+
+    require_keys(read_keys(Home(folder).keys), host)
+    with listen(host, port) as listening:
+        service = Service(folder, config, settings or [], rollback=rollback)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}"
+        out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Ctrl-C stops it.", soft_wrap=True)
+        out.file.flush()  # whoever started it in the background wants to know the port
+        if service.failure:
+            notes.print(f"{service.failure} Predictions are served; nothing is learned.", style="red", soft_wrap=True)
+        run(service, listening, host)
+
+
+def learn_command(  # noqa: PLR0917
+    folder: Folder,
+    source: Source,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    sample: SampleColumn = None,
+    label: LabelColumn = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what was taught from here before.")] = False,
+) -> None:
+    """Teach labelled samples, in order, in one pass. Given again after an interruption it teaches nothing twice."""
+    service = Service(folder, config, settings or [])
+    if service.failure:
+        service.close()
+        raise SettingsError(service.failure)
+    service.start()
+    taught = repeated = 0
+    try:
+        with progress() as bar:
+            place = bar.add_task("Learning", total=None)
+            feed = Feed(source, service.config, sample, label).items(labelled=True)
+            for items in _chunks(feed, min(AT_ONCE, service.config.limits.examples)):
+                new = _teach(service, items, again=again)
+                taught, repeated = taught + new, repeated + len(items) - new
+                bar.update(place, total=taught, completed=taught - service.waiting)
+            while service.waiting and service.problem is None:
+                bar.update(place, total=taught, completed=taught - service.waiting)
+                time.sleep(0.05)
+            bar.update(place, total=taught, completed=taught - service.waiting)
+        problem, left = service.problem, service.waiting
+    except KeyboardInterrupt:
+        notes.print("Stopped. What was accepted is kept, and learned by the next command or service.")
+        raise typer.Exit(130) from None
+    finally:
+        service.close()
+    _tell_taught(service, taught, repeated)
+    if problem is not None:
+        raise EvenkeelError(f"{problem} {left} examples wait in the journal.")
+
+
+def predict_command(
+    folder: Folder,
+    source: Source,
+    sample: SampleColumn = None,
+    top: Annotated[int, typer.Option(help="How many labels to tell of.", min=1)] = 5,
+) -> None:
+    """Predict samples, a JSON line for each, from the newest checkpoint. A service may be running meanwhile."""
+    home = Home(folder)
+    config = read_config(home)
+    number, learner = _newest(home)
+    notes.print(f"Version {number}.")
+    if not learner.classes:
+        raise SettingsError("Nothing was learned yet, so there is no label to predict.")
+    for items in _chunks(Feed(source, config, sample).items(labelled=False), AT_ONCE):
+        probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
+        for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
+            typer.echo(json.dumps({"source": item.where, **_as_json(answer)}, ensure_ascii=False))
+
+
+def export_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="MODEL_DIR", help="The folder of a service, or a checkpoint (.ek).")
+    ],
+    path: Annotated[Path, typer.Option("--output", "-o", help="The file to write: model.onnx or model.pt2.")],
+    version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
+) -> None:
+    """Write the classifier to one file, with preprocessing and label names inside; the adaptor is not needed for it."""
+    learner = Learner.load(folder) if folder.is_file() else _newest(Home(folder), version)[1]
+    with notes.status("Exporting"):
+        export(learner.snapshot(), path)
+    out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
+
+
+@keys.command("add")
+def add_command(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    scope: Annotated[list[str], typer.Option(help=f"What it may do: {', '.join(SCOPES)}. May be given several times.")],
+) -> None:
+    """Make a key. It is shown once, and only its hash is kept."""
+    home = Home(folder)
+    home.require()
+    secret = add_key(home.keys, name, [each.strip() for given in scope for each in given.split(",")])
+    notes.print("Keep it well; it is not shown again:")
+    typer.echo(secret)
+
+
+@keys.command("list")
+def list_command(folder: Folder) -> None:
+    """Show the names and scopes of the keys."""
+    table = Table("name", "scopes", "made")
+    for key in read_keys(Home(folder).keys):
+        table.add_row(key.name, ", ".join(key.scopes), key.made)
+    out.print(table)
+
+
+@keys.command("remove")
+def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
+    """Take a key away; a running service refuses it at once."""
+    remove_key(Home(folder).keys, name)
+
+
+def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    while chunk := list(islice(items, size)):
+        yield chunk
+
+
+def _teach(service: Service, items: list[Item], *, again: bool) -> int:
+    """How many of them were new. Waits while the queue is full."""
+    given = [Given(item.x, item.label, None if again else item.id) for item in items]
+    while True:
+        try:
+            return sum(each.new for each in service.learn(given).result())
+        except FullError:
+            time.sleep(0.05)
+
+
+def _tell_taught(service: Service, taught: int, repeated: int) -> None:
+    engine = service.engine
+    if engine is None:
+        return
+    table = Table("taught", "taught before", "classes", "right before learned, lately", "version")
+    right = share(engine.tally.tested_lately)
+    shown = "-" if right is None else f"{right:.1f}%"
+    table.add_row(f"{taught:,}", f"{repeated:,}", str(len(engine.learner.classes)), shown, str(engine.number))
+    out.print(table)
+
+
+def _newest(home: Home, number: int | None = None) -> tuple[int, Learner]:
+    home.require()
+    kept = home.versions()
+    if not kept or (number is not None and number not in kept):
+        wanted = "a version" if number is None else f"the version {number}"
+        raise SettingsError(f"{str(home.path)!r} has not {wanted}; it has {', '.join(map(str, kept)) or 'none'}.")
+    chosen = kept[-1] if number is None else number
+    return chosen, Learner.load(home.version(chosen))
+
+
+def _as_json(answer: Answer) -> dict[str, object]:
+    likely = [{"label": label, "probability": round(probability, 6)} for label, probability in answer.probabilities]
+    return {"label": answer.label, "probabilities": likely}

@@ -1,0 +1,60 @@
+"""The service on a socket."""
+
+import ipaddress
+import socket
+import sys
+
+import uvicorn
+
+from evenkeel.errors import SettingsError
+from evenkeel.service.api import make_app
+from evenkeel.service.guard import PatientProtocol
+from evenkeel.service.keys import Keyring, read_keys
+from evenkeel.service.service import Service
+
+SWITCH = 0.001  # seconds until a thread that computes lets another one have its turn: requests must not wait for it
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_keys(service_keys: object, host: str) -> None:
+    if not service_keys and not is_loopback(host):
+        raise SettingsError(
+            f"The address {host} can be reached from other machines, and there are no keys: anyone could teach this "
+            "model. Make one with `evenkeel keys add MODEL_DIR NAME --scope learn`, or stay on 127.0.0.1."
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=512)
+    except OSError as error:
+        raise SettingsError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
+
+
+def run(service: Service, listening: socket.socket, host: str) -> None:
+    """Until a signal says otherwise."""
+    keyring = Keyring(service.home.keys, open_without=is_loopback(host))
+    require_keys(read_keys(service.home.keys), host)
+    sys.setswitchinterval(SWITCH)
+    limits = service.config.limits
+    protocol = type("Protocol", (PatientProtocol,), {"seconds": limits.seconds})
+    config = uvicorn.Config(
+        make_app(service, keyring),
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=int(limits.seconds) or 1,
+        timeout_graceful_shutdown=10,
+        limit_concurrency=1_000,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
