@@ -92,9 +92,11 @@ class ServiceConfig(LearnerConfig):
     @model_validator(mode="before")
     @classmethod
     def _net_for_input(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and "net" not in given and isinstance(given.get("input"), Mapping):
-            return {**given, "net": {"name": "mlp" if "features" in given["input"] else "convnet"}}
-        return given
+        if not isinstance(given, Mapping) or not isinstance(given.get("input"), Mapping):
+            return given
+        named = {"name": "mlp" if "features" in given["input"] else "convnet"}
+        net = given.get("net", {})
+        return {**given, "net": {**named, **net} if isinstance(net, Mapping) else net}
 
     @model_validator(mode="after")
     def _suits_a_service(self) -> "ServiceConfig":

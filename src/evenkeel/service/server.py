@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 import sys
+from contextlib import suppress
 
 import uvicorn
 
@@ -57,4 +58,5 @@ def run(service: Service, listening: socket.socket, host: str) -> None:
         timeout_graceful_shutdown=10,
         limit_concurrency=1_000,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # uvicorn raises it anew when all is closed
+        uvicorn.Server(config).run(sockets=[listening])
