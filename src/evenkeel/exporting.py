@@ -131,7 +131,7 @@ def _nearest_mean(means: Tensor, missing: Tensor, net: Net, _: Memory, x: Tensor
     """
     features = F.normalize(net.features(x), dim=1)
     square = features.square().sum(dim=1, keepdim=True) - 2 * F.linear(features, means) + means.square().sum(dim=1)
-    return (-square).masked_fill(missing, torch.finfo(square.dtype).min)
+    return (-square).masked_fill(missing, -torch.inf)
 
 
 # What a file says of itself

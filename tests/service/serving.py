@@ -19,33 +19,46 @@ VECTORS = ("input.features=4", "net.hidden=[16]", "memory.capacity=50", "batches
 class Served:
     """A service that runs until it is stopped, or killed. What it printed is in `log`."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, *options: str) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, *options: str, wait: bool = True) -> None:
         self.folder = folder
         self.log = folder.with_name(f"{folder.name}.log")
         given = [word for setting in settings for word in ("--set", setting)]
-        command = [sys.executable, "-m", "evenkeel", "serve", str(folder), "--port", "0", *given, *options]
+        anywhere = [] if "--port" in options else ["--port", "0"]
+        command = [sys.executable, "-m", "evenkeel", "serve", str(folder), *anywhere, *given, *options]
         with self.log.open("ab") as log:
-            begun = log.tell()
+            self._begun = log.tell()
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "500"}
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        self.url = self._address(begun)
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(timeout=60)
+        if wait:
+            self.wait()
 
-    def _address(self, begun: int) -> str:
+    @property
+    def said(self) -> str:
+        return self.log.read_bytes()[self._begun :].decode()
+
+    @property
+    def url(self) -> str:
+        return str(self.client.base_url).rstrip("/")
+
+    def wait(self) -> None:
+        """Until it answers."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            said = self.log.read_bytes()[begun:].decode()
-            found = re.search(r"Evenkeel on (http://\S+)", said)
-            if found is not None and self._answers(found[1]):
-                return found[1]
+            if self.answers():
+                return
             if self.process.poll() is not None:
-                raise RuntimeError(f"It did not start: {said}")
+                raise RuntimeError(f"It did not start: {self.said}")
             time.sleep(0.02)
-        raise TimeoutError(self.log.read_text())
+        raise TimeoutError(self.said)
 
-    def _answers(self, url: str) -> bool:
+    def answers(self) -> bool:
+        found = re.search(r"Evenkeel on (http://\S+)", self.said)
+        if found is None:
+            return False
+        self.client.base_url = httpx.URL(found[1])
         try:
-            return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+            return self.client.get("/healthz", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 

@@ -15,7 +15,7 @@ from evenkeel.errors import EvenkeelError, SettingsError
 from evenkeel.exporting import export
 from evenkeel.learner import Learner
 from evenkeel.service.feeding import Feed, Item
-from evenkeel.service.home import Home, read_config
+from evenkeel.service.home import Home
 from evenkeel.service.keys import SCOPES, add_key, read_keys, remove_key
 from evenkeel.service.payload import unpack
 from evenkeel.service.service import Answer, FullError, Given, Service, likeliest
@@ -112,7 +112,8 @@ def predict_command(
 ) -> None:
     """Predict samples, a JSON line for each, from the newest checkpoint. A service may be running meanwhile."""
     home = Home(folder)
-    config = read_config(home)
+    home.require()
+    config = home.read()
     number, learner = _newest(home)
     notes.print(f"Version {number}.")
     if not learner.classes:

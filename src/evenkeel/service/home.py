@@ -1,6 +1,5 @@
 """MODEL_DIR: the files of a service, owned by one process at a time."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -54,31 +53,27 @@ class Home:
         if self._lock is not None:
             self._lock.close()
 
-    def prepare(self, source: str | Path | Mapping[str, Any] | None, overrides: Sequence[str]) -> ServiceConfig:
-        """The config of this folder, which is made if there is none. A config given again may change only limits.
-
-        Whether the rest is the same is for whoever knows what the learner was made of.
-        """
-        if self.exists and source is None:
-            config = load_service(self.path / CONFIG, overrides)
-        elif self.exists or source is not None or overrides:
-            config = load_service({} if source is None else source, overrides)
-        else:
+    def read(
+        self, source: str | Path | Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+    ) -> ServiceConfig:
+        """The config of this folder, or the one given for it. Writes nothing."""
+        if source is None and self.exists:
+            return load_service(self.path / CONFIG, overrides)
+        if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
                 "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to make it one."
             )
-        if self.path.exists() and not self.exists and any(self.path.iterdir()):
-            raise SettingsError(f"{str(self.path)!r} has files, but is not the folder of a service. Choose another.")
-        try:
-            self._versions.mkdir(parents=True, exist_ok=True)
-            told = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
-            if not self.exists or (self.path / CONFIG).read_bytes() != told:
-                write_whole(self.path / CONFIG, told)
-        except OSError as error:
-            if not self.exists:
-                raise SettingsError(f"Cannot make {str(self.path)!r}: {error.strerror}.") from None
-        return config
+        if not self.exists and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise SettingsError(f"{str(self.path)!r} is there, but not as the folder of a service. Choose another.")
+        return load_service({} if source is None else source, overrides)
+
+    def write(self, config: ServiceConfig) -> None:
+        """Make the folder, if there is none, with this config in it."""
+        self._versions.mkdir(parents=True, exist_ok=True)
+        told = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
+        if not self.exists or (self.path / CONFIG).read_bytes() != told:
+            write_whole(self.path / CONFIG, told)
 
 
 def _without_none(tables: dict[str, Any]) -> dict[str, Any]:
@@ -93,10 +88,3 @@ def _without_none(tables: dict[str, Any]) -> dict[str, Any]:
         elif value is not None:
             plain[name] = value
     return plain
-
-
-def read_config(home: Home) -> ServiceConfig:
-    """Of a folder that is there, without touching it."""
-    home.require()
-    with (home.path / CONFIG).open("rb") as file:
-        return load_service(tomllib.load(file))

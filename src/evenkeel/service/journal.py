@@ -60,7 +60,7 @@ class Journal:
 
     def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], bool] = lambda _: False) -> None:
         self.path = path
-        self.failure: str | None = None  # why the last commit failed; None after one that did not
+        self.failure: str | None = None  # why it cannot be written; None again after it could
         self._tidy = tidy
         self._untidy, self._scrub = True, False
         self._queue: queue.SimpleQueue[tuple[Operation[Any], Future[Any]] | None] = queue.SimpleQueue()
@@ -86,6 +86,7 @@ class Journal:
         return self.write(lambda _: None)
 
     def close(self) -> None:
+        """Once; what was handed over before is written."""
         self._queue.put(None)
         self._writer.join()
         self._db.close()
@@ -103,6 +104,7 @@ class Journal:
 
     def _commit(self, group: list[tuple[Operation[Any], Future[Any]]]) -> None:
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        changes = self._db.total_changes
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for operation, future in group:
@@ -121,7 +123,7 @@ class Journal:
             told = JournalError(f"The journal cannot be written ({error}). Nothing of this request was accepted.")
             outcomes = [(future, None, told) for _, future in group]
         else:
-            self.failure = None
+            self.failure = self.failure if self._db.total_changes == changes else None
         for future, result, fault in outcomes:
             if fault is None:
                 future.set_result(result)

@@ -167,7 +167,7 @@ def _tell_one(db: sqlite3.Connection, id: str, truth: Hashable) -> bool | None:
             raise ConflictError(f"The prediction {id!r} was labelled {before} before, and now {told}.")
         return None
     db.execute("UPDATE predictions SET truth = ?, x = NULL WHERE id = ?", (told, id))
-    accept(db, [Example(id, truth, x, own=False)])
+    accept(db, [Example(id, truth, x)])
     _add(db, "labelled", 1)
     _add(db, "right", answered == told)
     return bool(answered == told)

@@ -22,6 +22,7 @@ from evenkeel.experiment.folder import differences
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
 from evenkeel.service import records
+from evenkeel.service.config import ServiceConfig
 from evenkeel.service.engine import Engine, Forgotten, Published
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError, Operation
@@ -76,26 +77,29 @@ class Service:
         rollback: int | None = None,
     ) -> None:
         self.home = Home(path)
-        self.config = self.home.prepare(source, overrides)
+        self.config = self.home.read(source, overrides)
         self.started_at = time.monotonic()
         self.failure: str | None = None
-        self._lock = threading.Lock()
-        self._labels: set[Hashable] = set()
         self.journal: Journal | None = None
         self.engine: Engine | None = None
+        self._lock = threading.Lock()
+        self._labels: set[Hashable] = set()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
+        if not self.home.exists:
+            _fresh(self.config)  # a config that makes no learner makes no folder either
+            self.home.write(self.config)
         try:
-            self.home.lock()
-            self.journal = Journal(self.home.journal, partial(records.tidy, ids=self.config.limits.ids))
-        except (JournalError, OSError) as error:
-            self.failure = str(error)
-            self._fixed = self._newest_readable()
-            return
-        try:
-            self.engine = self._engine(self.journal, rollback)
+            try:
+                self.home.lock()
+                self.journal = Journal(self.home.journal, partial(records.tidy, ids=self.config.limits.ids))
+            except (JournalError, OSError) as error:
+                self.failure = str(error)
+                self._fixed = self._newest_readable()
+            else:
+                self.engine = self._engine(self.journal, rollback)
+                self.home.write(self.config)
         except BaseException:
-            self.journal.close()
-            self.home.release()
+            self.close()
             raise
 
     def start(self) -> None:
@@ -104,8 +108,9 @@ class Service:
 
     def close(self) -> None:
         """What was accepted but not learned waits for the next time."""
-        if self.engine is not None and self.journal is not None:
+        if self.engine is not None:
             self.engine.stop()
+        if self.journal is not None:
             self.journal.close()
         self.home.release()
 
@@ -121,7 +126,10 @@ class Service:
     @property
     def problem(self) -> str | None:
         """Why nothing is learned at the moment; None if all is well."""
-        return self.failure if self.engine is None else self.engine.error
+        if self.engine is None or self.journal is None:
+            return self.failure
+        unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
+        return self.engine.error or unwritten
 
     # What clients do
 
@@ -208,10 +216,7 @@ class Service:
         before = journal.do(partial(records.value, name="learner"))
         now = self.config.determining()
         if before is None:
-            learner = make_learner(self.config, self.config.input.sample, self.config.classes)
-            learner.logits(
-                unpack([bytes(self._sample_bytes())], self.config.input)
-            )  # whether the net takes them at all
+            learner = _fresh(self.config)
             journal.do(partial(records.set_value, name="learner", value=json.dumps(now)))
             engine = Engine(self.home, self.config, journal, learner, Tally())
             engine.save()
@@ -248,9 +253,6 @@ class Service:
             return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
         raise RunError(f"{self.failure} No version in {str(self.home.path)!r} can be read either.")
 
-    def _sample_bytes(self) -> int:
-        return int(np.prod(self.config.input.sample)) * (4 if self.config.input.size is None else 1)
-
     def _require_learning(self) -> tuple[Engine, Journal]:
         if self.engine is None or self.journal is None:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
@@ -286,6 +288,13 @@ class Service:
         future = journal.write(accept)
         future.add_done_callback(settle)
         return future
+
+
+def _fresh(config: ServiceConfig) -> Learner:
+    learner = make_learner(config, config.input.sample, config.classes)
+    kind = np.float32 if config.input.size is None else np.uint8
+    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # whether its net can take such samples at all
+    return learner
 
 
 def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:

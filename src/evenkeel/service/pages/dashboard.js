@@ -2,7 +2,8 @@
 
 const STATUS_SECONDS = 2;
 const HISTORY_SECONDS = 5;
-const PATIENCE_SECONDS = 20;
+const PATIENCE_SECONDS = 8;
+const PATIENCE_TO_SEND_SECONDS = 60; // an image takes its time
 const KEY = "evenkeel-key";
 const MANY_CLASSES = 12; // from here on a list alone gives no overview
 const STATES = {
@@ -65,7 +66,8 @@ async function call(path, body) {
   const headers = { "Content-Type": "application/json" };
   const key = sessionStorage.getItem(KEY);
   if (key) headers.Authorization = `Bearer ${key}`;
-  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_SECONDS * 1000) };
+  const patience = body ? PATIENCE_TO_SEND_SECONDS : PATIENCE_SECONDS;
+  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(patience * 1000) };
   if (body) Object.assign(request, { method: "POST", body: JSON.stringify(body) });
   const response = await fetch(`v1/${path}`, request).catch(() => {
     throw new Refusal(0, "The server cannot be reached.");
@@ -127,8 +129,8 @@ class Chart {
   static height = 168;
   static margin = { left: 40, right: 12, top: 8, bottom: 22 };
 
-  constructor(id, lines, format, { isPercent = false, fromZero = false, spread = 10 } = {}) {
-    Object.assign(this, { lines, format, isPercent, fromZero, spread, points: [], across: "time", chosen: null });
+  constructor(id, lines, format, { isPercent = false, fromZero = false, spread = 10, nothing = "Nothing yet" } = {}) {
+    Object.assign(this, { lines, format, isPercent, fromZero, spread, nothing, points: [], across: "time", chosen: null });
     this.readout = make("p", { class: "readout" });
     this.svg = draw("svg", { role: "img", tabindex: 0, height: Chart.height });
     this.name = $(id).querySelector("h3").textContent;
@@ -141,7 +143,8 @@ class Chart {
   }
 
   show(points, across) {
-    Object.assign(this, { points, across });
+    this.across = across;
+    this.points = points.some((point) => this.lines.some(({ field }) => point[field] != null)) ? points : [];
     this.redraw();
   }
 
@@ -168,9 +171,8 @@ class Chart {
 
   sayNothing() {
     this.readout.replaceChildren();
-    this.svg.setAttribute("aria-label", `${this.name}: nothing yet`);
-    const text = draw("text", { class: "nothing", x: this.width / 2, y: Chart.height / 2 }, "Nothing yet");
-    this.svg.append(text);
+    this.svg.setAttribute("aria-label", `${this.name}: ${this.nothing}`);
+    this.svg.append(draw("text", { class: "nothing", x: this.width / 2, y: Chart.height / 2 }, this.nothing));
   }
 
   valueTicks() {
@@ -252,9 +254,11 @@ class Chart {
 
 const answeredLine = { field: "answered", name: "Answered", look: "first" };
 const testedLine = { field: "accuracy", name: "Before learning", look: "second" };
+const biasLine = { field: "recency_bias", name: "Bias", look: "first" };
+const noBias = "Nothing yet: no class is older";
 const charts = [
   new Chart("accuracy-chart", [answeredLine, testedLine], percent, { isPercent: true }),
-  new Chart("bias-chart", [{ field: "recency_bias", name: "Bias", look: "first" }], percent, { isPercent: true, fromZero: true }),
+  new Chart("bias-chart", [biasLine], percent, { isPercent: true, fromZero: true, nothing: noBias }),
   new Chart("queue-chart", [{ field: "queue", name: "Waiting", look: "first" }], number, { fromZero: true }),
   new Chart("rate-chart", [{ field: "rate", name: "Examples/s", look: "first" }], rate, { fromZero: true }),
 ];
@@ -302,13 +306,16 @@ function showClasses() {
   if (now === classesDrawn) return; // keeps what somebody is selecting
   classesDrawn = now;
   const ordered = inOrder($("order").value);
-  const most = { learned: Math.max(1, ...classes.map((c) => c.learned)), memory: Math.max(1, ...classes.map((c) => c.memory)) };
+  const largest = (field) => Math.max(1, ...classes.map((each) => each[field]));
+  const most = { learned: largest("learned"), memory: largest("memory") };
   const cell = (each, field, look) => {
     const count = make("span", { class: "count" }, number(each[field]));
     return make("td", { class: look }, make("div", {}, bar(each[field] / most[field]), count));
   };
-  const row = (each) =>
-    make("tr", {}, make("th", { scope: "row" }, clamped(each.label)), cell(each, "learned", "stream"), cell(each, "memory", "memory"));
+  const row = (each) => {
+    const name = make("th", { scope: "row" }, clamped(each.label));
+    return make("tr", {}, name, cell(each, "learned", "stream"), cell(each, "memory", "memory"));
+  };
   $("class-rows").replaceChildren(...ordered.map(row));
   setText("class-count", number(classes.length));
   $("classes").hidden = !classes.length;
@@ -370,9 +377,9 @@ function showStatus(status) {
     checkpoint: checkpoint ? `checkpoint ${number(checkpoint.version)}, ${duration(checkpoint.seconds)} ago` : "",
     uptime: `up ${duration(status.uptime)}`,
     answered: percent(answered.recent),
-    "answered-of": `${number(answered.right)} right of ${number(answered.labelled)}`,
+    "answered-of": `${number(answered.right)} of ${number(answered.labelled)} in all`,
     tested: percent(tested.recent),
-    "tested-of": `${number(tested.right)} right of ${number(tested.tested)}`,
+    "tested-of": `${number(tested.right)} of ${number(tested.tested)} in all`,
     bias: percent(status.recency_bias),
     learned: number(examples.learned),
     "learned-of": learnedOf(examples),
@@ -381,13 +388,14 @@ function showStatus(status) {
     throughput: rate(status.throughput),
     memory: number(memory.samples),
     "memory-of": `samples, ${bytes(memory.bytes)}`,
-    refusal: status.refusal ? `A batch was refused: ${status.refusal}` : "",
+    refusal: status.refusal ?? "",
   };
   for (const [id, text] of Object.entries(texts)) setText(id, text);
   $("state").className = `badge ${status.state}`;
   classes = status.classes ?? [];
   $("beginning").hidden = examples.learned !== 0;
-  $("so-far").hidden = examples.learned === 0;
+  $("so-far").hidden = !examples.learned;
+  $("tiles").hidden = !status.examples;
   document.title = `${status.title}, ${status.state} · Evenkeel`;
   $("main").hidden = false; // before anything is drawn: what is hidden has no width
   showClasses();
@@ -476,11 +484,19 @@ function prepareTrial(input) {
   const isImage = input.kind === "image";
   $("vector-form").hidden = isImage;
   $("image-form").hidden = !isImage;
-  if (isImage) setText("image-size", `It is resized to ${input.size[1]} × ${input.size[0]}, ${input.channels === 1 ? "gray" : "colour"}.`);
+  const colours = input.channels === 1 ? "gray" : "colour";
+  if (isImage) setText("image-size", `It is resized to ${input.size[1]} × ${input.size[0]}, ${colours}.`);
   else setText("features", counted(input.features, "number"));
-  const example = isImage ? '"image": "<base64 of a PNG or JPEG>"' : `"x": [<${counted(input.features, "number")}>]`;
-  const address = new URL("v1/learn", location).href;
-  setText("command", `curl ${address} \\\n  -H 'Content-Type: application/json' \\\n  -d '{${example}, "label": "cat"}'`);
+  setText("command", commandFor(input));
+}
+
+/** A command line that teaches one example. */
+function commandFor({ kind, features }) {
+  const few = features <= 8 ? Array.from({ length: features }, (_, place) => place / 10) : `<${counted(features, "number")}>`;
+  const sample = kind === "image" ? '"image": "<base64 of a PNG or JPEG>"' : `"x": [${few}]`;
+  const lines = [`curl ${new URL("v1/learn", location).href}`, "-H 'Content-Type: application/json'"];
+  if (sessionStorage.getItem(KEY)) lines.push("-H 'Authorization: Bearer KEY'"); // not the key itself: it may be seen
+  return [...lines, `-d '{${sample}, "label": "cat"}'`].join(" \\\n  ");
 }
 
 /** Numbers of a text: JSON, or anything with commas or blanks between. Throws a sentence. */
@@ -526,16 +542,20 @@ async function predict(sample) {
 
 function showAnswer(version, { label, probabilities }) {
   const verdict = make("p", { class: "verdict" }, make("strong", {}, shown(label)));
-  const rows = probabilities.map(({ label, probability }) =>
-    make("li", {}, clamped(label), bar(probability), make("span", { class: "count" }, percent(100 * probability))));
-  $("answer").replaceChildren(verdict, make("ol", {}, ...rows), make("p", { class: "note" }, `Answered by version ${number(version)}.`));
+  const rows = probabilities.map(({ label, probability }) => {
+    const share = make("span", { class: "count" }, percent(100 * probability));
+    return make("li", {}, clamped(label), bar(probability), share);
+  });
+  const source = make("p", { class: "note" }, `Answered by version ${number(version)}.`);
+  $("answer").replaceChildren(verdict, make("ol", {}, ...rows), source);
 }
 
 function offerTeaching(question, labelName, prediction) {
   setText("teach-question", question);
   setText("label-name", labelName);
   $("label").value = "";
-  const others = prediction ? prediction.probabilities.map(({ label }) => label).filter((label) => label !== prediction.label) : [];
+  const likely = prediction?.probabilities.map(({ label }) => label) ?? [];
+  const others = likely.filter((label) => label !== prediction.label);
   const choice = (text, label, look) => {
     const button = make("button", { type: "button", class: look }, text);
     button.addEventListener("click", () => teach(label));
