@@ -6,6 +6,7 @@ the old checkpoint or the new one, whole.
 
 import json
 import os
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,21 @@ def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str
         partial.unlink(missing_ok=True)
         raise
     flush_folder(target.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing, and on the disk when this returns: what it stands in for may then be deleted."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
 
 
 def flush_folder(path: Path) -> None:

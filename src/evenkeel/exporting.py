@@ -8,8 +8,6 @@ are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most 
 import io
 import json
 import logging
-import os
-import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -26,7 +24,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn import functional as F
 
-from evenkeel.checkpoint import flush_folder
+from evenkeel.checkpoint import write_whole
 from evenkeel.classifier import Classifier
 from evenkeel.errors import CheckpointError, SettingsError, nearest
 from evenkeel.inputs import Intake
@@ -48,7 +46,7 @@ def export(classifier: Classifier, path: Path) -> None:
     description = _description(classifier)
     with _quiet():
         content = encode(classifier, description)
-    _write_whole(path, content)
+    write_whole(path, content)
 
 
 def described(path: Path) -> dict[str, Any]:
@@ -236,20 +234,6 @@ def _suffix(path: Path) -> str:
             f"{str(path)!r} must end in {allowed}, which says the format of the file.{nearest(suffix, FORMATS)}"
         )
     return suffix
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
 
 
 def _first_line(error: Exception) -> str:

@@ -50,7 +50,7 @@ class Folder:
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 self._lock.close()
                 raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to do the run anew.") from None
-            write_whole(self.path / RECORDS, records)
+            checkpoint.write_whole(self.path / RECORDS, records)
             packed.unlink()
 
     def close(self) -> None:
@@ -141,17 +141,6 @@ def differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any
             for each in differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
         ]
     return [] if old == new else [(where, old, new)]
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing, and on the disk when this returns: what it stands in for may then be deleted."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    checkpoint.flush_folder(path.parent)
 
 
 def hold(file: BinaryIO, path: Path, *, wait: bool = False) -> None:

@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evenkeel.checkpoint import write_whole
 from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment import Config, load_config
 from evenkeel.experiment.course import with_policy
-from evenkeel.experiment.folder import LOCK, MODEL, hold, write_whole
+from evenkeel.experiment.folder import LOCK, MODEL, hold
 from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record, records_of, started_of
 
 INDEX = "index.jsonl"

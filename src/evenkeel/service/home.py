@@ -6,8 +6,9 @@ from typing import Any, BinaryIO
 
 import tomli_w
 
+from evenkeel.checkpoint import write_whole
 from evenkeel.errors import BusyError, SettingsError
-from evenkeel.experiment.folder import hold, write_whole
+from evenkeel.experiment.folder import hold
 from evenkeel.service.config import ServiceConfig, load_service
 
 CONFIG = "service.toml"

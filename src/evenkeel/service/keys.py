@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evenkeel.checkpoint import write_whole
 from evenkeel.errors import SettingsError, one_of
-from evenkeel.experiment.folder import write_whole
 
 SCOPES = ("predict", "learn", "admin")
 """To ask; to teach; to do everything, forgetting and going back included."""

@@ -1,0 +1,156 @@
+"""How fast a service learns, and how long its answers take meanwhile.
+
+Run: python benchmarks/service_load.py --seconds 60      (make bench also writes service_load.json)
+
+A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults), one client process
+on the same two cores. It teaches batches of 32 as fast as they are accepted, and asks 200 times a second at moments fixed
+beforehand: an answer's time counts from the moment it was due, so that a server that stalls cannot hide it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.request import urlopen
+
+import numpy as np
+
+FEATURES, CLASSES, BATCH, RATE, TEACHERS, ASKERS = 384, 10, 32, 200, 2, 16
+
+
+class Connection:
+    """HTTP as lean as it can be: the client must not use up the cores that it measures."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def send(self, request: bytes) -> tuple[int, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        body = await reader.readexactly(int(length[1]) if length else 0)
+        return int(head.split(b" ", 2)[1]), body
+
+
+def request(path: str, body: object) -> bytes:
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
+    """Made beforehand: batches to teach, and single vectors to ask. Numbers as clients send them, with six digits."""
+    middles = generator.normal(size=(CLASSES, FEATURES))
+    teach, ask = [], []
+    for _ in range(200):
+        labels = generator.integers(0, CLASSES, BATCH)
+        x = (middles[labels] + generator.normal(size=(BATCH, FEATURES))).round(6)
+        rows = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels, strict=True)]
+        teach.append(request("/v1/learn", {"examples": rows}))
+        ask.append(request("/v1/predict", {"x": x[0].tolist()}))
+    return teach, ask
+
+
+async def load(port: int, seconds: float) -> tuple[list[float], int]:
+    """Times to answer, in ms, and how often a teacher was told to come later."""
+    teach, ask = requests(np.random.default_rng(0))
+    begun, end, full = time.perf_counter(), time.perf_counter() + seconds, 0
+    times: list[float] = []
+
+    async def teacher(number: int) -> None:
+        nonlocal full
+        connection, place = Connection(port), number
+        while time.perf_counter() < end:
+            status, body = await connection.send(teach[place % len(teach)])
+            place += TEACHERS
+            if status == 429:
+                full += 1
+                await asyncio.sleep(0.2)
+            elif status != 202:
+                raise RuntimeError(body.decode())
+
+    async def asker(number: int) -> None:
+        connection = Connection(port)
+        for place in range(number, int(seconds * RATE), ASKERS):
+            due = begun + place / RATE
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            status, body = await connection.send(ask[place % len(ask)])
+            if status == 200:
+                times.append(1000 * (time.perf_counter() - due))
+            elif status != 409:  # before anything was learned
+                raise RuntimeError(body.decode())
+
+    await asyncio.gather(*map(teacher, range(TEACHERS)), *map(asker, range(ASKERS)))
+    return times, full
+
+
+def resident(process: int) -> float:
+    """MB"""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(found[1]) / 1000 if found else 0.0
+
+
+def measure(seconds: float) -> dict[str, object]:
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        settings = ["--set", f"input.features={FEATURES}"]
+        command = [sys.executable, "-m", "evenkeel", "serve", f"{folder}/model", "--port", "0", *settings]
+        with log.open("wb") as file:
+            server = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        try:
+            while not (found := re.search(r"http://127.0.0.1:(\d+)", log.read_text())):
+                time.sleep(0.1)
+            port = int(found[1])
+
+            def status() -> dict[str, object]:
+                with urlopen(f"http://127.0.0.1:{port}/v1/status") as answer:
+                    told: dict[str, object] = json.load(answer)
+                    return told
+
+            asyncio.run(load(port, 5))  # to warm up
+            memory, parts = [resident(server.pid)], max(1, round(seconds / 60))
+            begun, before, times, full = time.perf_counter(), status(), list[float](), 0
+            for _ in range(parts):
+                part, refused = asyncio.run(load(port, seconds / parts))
+                times, full = times + part, full + refused
+                memory.append(resident(server.pid))
+            after, took = status(), time.perf_counter() - begun
+        finally:
+            server.kill()
+    learned = after["examples"]["learned"] - before["examples"]["learned"]  # type: ignore[index]
+    return {
+        "seconds": round(took),
+        "learned_per_second": round(learned / took),
+        "batches_of": BATCH,
+        "told_to_come_later": full,
+        "predictions_per_second": round(len(times) / took),
+        "ms": {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99, 99.9)},
+        "slowest_ms": round(max(times), 1),
+        "resident_MB": [round(each) for each in memory],
+        "accuracy_before_learning": after["accuracy"]["before_learning"]["recent"],  # type: ignore[index]
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--write", action="store_true", help="Write service_load.json beside this file.")
+    arguments = parser.parse_args()
+    measured = measure(arguments.seconds)
+    print(json.dumps(measured, indent=1))
+    if arguments.write:
+        Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
