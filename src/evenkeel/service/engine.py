@@ -77,7 +77,7 @@ class Engine:
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = False
-        self._unpublished = self._unsaved = 0  # batches
+        self._unpublished = self._unsaved = self._unmeasured = 0  # batches
         self._published_at = self._measured_at = time.monotonic()
         self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
         self._rates: deque[tuple[float, int]] = deque(maxlen=200)
@@ -192,15 +192,20 @@ class Engine:
     def _rest(self) -> None:
         """Nothing to learn now: catch up with what can wait, then wait."""
         if self._unpublished:
-            self._measure()
             self._publish()
+        to_measure = self._measured_at + MEASURE - time.monotonic() if self._unmeasured else None
+        if to_measure is not None and (to_measure <= 0 or not self.tally.history):
+            self._measure()
+            to_measure = None
         if self._unsaved and time.monotonic() - self.saved_at >= self.config.checkpoints.seconds:
             self.save()
         if self.waiting:  # fewer than a batch
             self._wake.wait(self.config.batches.wait)
         else:
             self._partial_since = None
-            self._wake.wait(self.config.checkpoints.seconds if self._unsaved else None)
+            to_save = self.saved_at + self.config.checkpoints.seconds - time.monotonic() if self._unsaved else None
+            due = [each for each in (to_measure, to_save) if each is not None]
+            self._wake.wait(max(0.0, min(due)) if due else None)
 
     def _learn(self, batch: Batch) -> None:
         labels = [example.label for example in batch.examples]
@@ -219,6 +224,7 @@ class Engine:
         self._rates.append((now, len(labels)))
         self._unpublished += 1
         self._unsaved += 1
+        self._unmeasured += 1
         if now - self._measured_at >= MEASURE:
             self._measure()
         if now - self._published_at >= PUBLISH:
@@ -243,7 +249,7 @@ class Engine:
             queue=self.waiting,
             rate=self.rate,
         )
-        self._measured_at = time.monotonic()
+        self._measured_at, self._unmeasured = time.monotonic(), 0
 
     # Commands: in the learner's thread, by way of `do`
 

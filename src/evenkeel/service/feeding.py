@@ -1,6 +1,7 @@
 """Samples for the command line: from a folder of images, parquet files, or JSON lines."""
 
 import hashlib
+import random
 import sys
 from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
@@ -56,6 +57,8 @@ class Feed:
             files: folders.Listing = [(file, "") for file in folders.images_in(path)]
         else:
             files = folders.by_class(path)
+        if labelled:  # class after class would be the hardest order of all, and nobody has chosen it
+            random.Random(self.config.seed).shuffle(files)
         for file, label in files:
             yield self._image(file, file.read_bytes(), label if labelled else None)
 
