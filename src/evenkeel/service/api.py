@@ -40,7 +40,7 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         title="Evenkeel", version=version("evenkeel"), description=DESCRIPTION, lifespan=lifespan, redoc_url=None
     )
     limits = service.config.limits
-    app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, only_local=keyring.open_without, seen=seen)
+    app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=seen)
     tell_errors(app)
     app.include_router(client_routes(service, may))
     app.include_router(admin_routes(service, may))

@@ -30,9 +30,15 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, body: int, seconds: float, only_local: bool, seen: Callable[[Scope, int, float], None]
+        self,
+        app: ASGIApp,
+        *,
+        body: int,
+        seconds: float,
+        is_open: Callable[[], bool],
+        seen: Callable[[Scope, int, float], None],
     ) -> None:
-        self.app, self.body, self.seconds, self.only_local, self.seen = app, body, seconds, only_local, seen
+        self.app, self.body, self.seconds, self.is_open, self.seen = app, body, seconds, is_open, seen
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -74,7 +80,7 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.body:
             raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
-        if self.only_local and _name(host) not in LOOPBACK:
+        if self.is_open() and _name(host) not in LOOPBACK:
             raise RefusedError(403, "Without keys this service answers only to the names 127.0.0.1 and localhost.")
         if origin and urlsplit(origin).netloc != host:
             raise RefusedError(403, "Pages of other sites may not use this service.")

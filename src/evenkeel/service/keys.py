@@ -34,6 +34,11 @@ class Keyring:
         self._read: int | None = None
         self._keys: list[Key] = []
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who reaches us may do everything."""
+        return self.open_without and not self._current()
+
     def scopes(self, header: str | None) -> Collection[str] | None:
         """What the bearer of this `Authorization` header may do; None if it is no key of ours."""
         keys = self._current()

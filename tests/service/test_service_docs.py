@@ -1,0 +1,26 @@
+"""What docs/service.md says of the settings is what they are."""
+
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from evenkeel.service.config import ServiceConfig
+
+PAGE = Path(__file__).parents[2] / "docs" / "service.md"
+
+
+def settings() -> list[str]:
+    rows = []
+    for table in ("input", "batches", "checkpoints", "limits"):
+        kind = ServiceConfig.model_fields[table].annotation
+        assert isinstance(kind, type)
+        assert issubclass(kind, BaseModel)
+        for name, field in kind.model_fields.items():
+            default = "none" if field.default is None else f"{field.default:,}"
+            rows.append(f"| `{table}.{name}` | {default} | {field.description} |")
+    return rows
+
+
+def test_every_setting_is_in_the_page() -> None:
+    written = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert [line for line in written if "." in line.split("|")[1]] == settings()
