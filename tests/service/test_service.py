@@ -15,6 +15,9 @@ import torch
 from evenkeel.checks import differences, snapshot
 from evenkeel.errors import BusyError, CheckpointError, InputError, RunError, SettingsError
 from evenkeel.experiment.making import make_learner
+from evenkeel.learner import Learner
+from evenkeel.service import versions
+from evenkeel.service.engine import News
 from evenkeel.service.journal import JournalError
 from evenkeel.service.records import ConflictError, UnknownError
 from evenkeel.service.service import FullError, Given, NothingLearnedError, Service
@@ -27,8 +30,8 @@ def settle(service: Service) -> None:
     while service.waiting:
         assert time.monotonic() < deadline, service.problem
         time.sleep(0.005)
-    assert service.engine is not None
-    service.engine.do(lambda: None).result()  # the batch at hand is wholly done
+    assert service.learning is not None
+    service.learning.command("save").result()  # the batch at hand is wholly done, and what is counted told
 
 
 def teach(service: Service, given: list[Given]) -> list[str]:
@@ -42,10 +45,19 @@ def rows(service: Service, query: str) -> list[tuple[object, ...]]:
         return db.execute(query).fetchall()
 
 
+def learner_of(service: Service) -> Learner:
+    """As it is on the disk after `settle`."""
+    return Learner.load(service.home.version(service.home.versions()[-1]))
+
+
+def news(service: Service) -> News:
+    assert service.learning is not None
+    return service.learning.news
+
+
 def adds_up(service: Service) -> bool:
-    assert service.engine is not None
-    counts, tally = service.counts().result(), service.engine.tally
-    return counts["accepted"] == tally.learned + tally.refused + service.waiting + counts["withdrawn"]
+    counts, told = service.counts().result(), news(service)
+    return counts["accepted"] == told.learned + told.refused + service.waiting + counts["withdrawn"]
 
 
 # Teaching
@@ -64,8 +76,7 @@ def test_examples_are_learned_in_order_in_batches(opened: Open) -> None:
         part = given[start : start + 8]
         x = np.stack([np.frombuffer(each.x, dtype=np.float32) for each in part])
         twin.learn(x, [each.label for each in part], key=[each.id for each in part])
-    assert service.engine is not None
-    assert not differences(snapshot(service.engine.learner), snapshot(twin))
+    assert not differences(snapshot(learner_of(service)), snapshot(twin))
 
 
 def test_what_waits_when_it_stops_is_learned_later(opened: Open) -> None:
@@ -74,8 +85,7 @@ def test_what_waits_when_it_stops_is_learned_later(opened: Open) -> None:
     first.close()
     second = opened()
     settle(second)
-    assert second.engine is not None
-    assert second.engine.tally.learned == 40
+    assert news(second).learned == 40
     assert adds_up(second)
 
 
@@ -128,16 +138,15 @@ def test_too_many_labels_and_strange_ones_are_refused(opened: Open) -> None:
 def test_a_batch_that_is_not_finite_is_refused_and_the_rest_goes_on(opened: Open) -> None:
     service = opened("batches.size=4")
     teach(service, examples(8))
-    assert service.engine is not None
-    before = snapshot(service.engine.learner)
+    before = snapshot(learner_of(service))
     huge = struct.pack("4f", *[3e38] * 4)
     teach(service, [Given(huge, "cat"), Given(huge, "dog"), Given(huge, "cat"), Given(huge, "dog")])
-    assert service.engine.tally.refused == 4
-    assert "was not learned" in (service.engine.refusal or "")
-    weights = [name for name in differences(before, snapshot(service.engine.learner)) if ".net." in name]
+    assert news(service).refused == 4
+    assert "was not learned" in (news(service).refusal or "")
+    weights = [name for name in differences(before, snapshot(learner_of(service))) if ".net." in name]
     assert weights == []
     teach(service, examples(8, seed=2))
-    assert service.engine.tally.learned == 16
+    assert news(service).learned == 16
     assert service.problem is None
     assert adds_up(service)
 
@@ -234,7 +243,7 @@ def test_versions_are_kept_as_the_config_says(opened: Open) -> None:
     asked = service.save("mine").result()
     for seed in range(4):
         teach(service, examples(4, seed=seed))
-    kept = service.versions().result()
+    kept = service.list_versions().result()
     assert [version.number for version in kept if not version.asked] == service.home.versions()[-2:]
     assert asked.number in [version.number for version in kept]
     assert [version.number for version in kept] == service.home.versions()
@@ -245,37 +254,32 @@ def test_going_back_is_exact_and_survives_a_stop(opened: Open) -> None:
     service = opened()
     teach(service, examples(64))
     version = service.save().result().number
-    assert service.engine is not None
-    then = snapshot(service.engine.learner)
+    then = snapshot(learner_of(service))
     teach(service, examples(64, seed=3, labels=["bird", "cat"]))
-    assert differences(then, snapshot(service.engine.learner))
+    assert differences(then, snapshot(learner_of(service)))
     new = service.rollback(version).result()
     assert new.number > version
-    assert not differences(then, snapshot(service.engine.learner))
+    assert not differences(then, snapshot(learner_of(service)))
     assert service.published.classifier.classes == ["cat", "dog"]
     service.close()
     again = opened()
-    assert again.engine is not None
-    assert not differences(then, snapshot(again.engine.learner))
+    assert not differences(then, snapshot(learner_of(again)))
     assert adds_up(again)
     with pytest.raises(UnknownError, match="no version 99"):
         again.rollback(99).result()
     teach(again, examples(32, seed=4))
-    assert again.engine.tally.learned == 160
+    assert news(again).learned == 160
 
 
 def test_going_back_learns_what_waits(opened: Open) -> None:
     service = opened("batches.size=4")
     teach(service, examples(4))
     version = service.save().result().number
-    assert service.engine is not None
-    engine = service.engine
-    hold = engine.do(lambda: service.learn(examples(30, own="w")).result())  # while nothing is learned
     back = service.rollback(version)
-    hold.result()
+    service.learn(examples(30, own="w")).result()
     back.result()
     settle(service)
-    assert engine.tally.learned == 34
+    assert news(service).learned == 34
     assert adds_up(service)
 
 
@@ -325,9 +329,8 @@ def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> N
         service.forget(id).result()
     service.close()
     again = opened()
-    assert again.engine is not None
-    assert again.engine.tally.learned == 21
-    assert not bool((again.engine.learner.memory.column("x") == 1.2345678).any())
+    assert news(again).learned == 21
+    assert not bool((learner_of(again).memory.column("x") == 1.2345678).any())
     assert adds_up(again)
 
 
@@ -339,8 +342,7 @@ def test_an_example_that_waits_is_forgotten_before_it_is_learned(opened: Open) -
     assert holders(service, payload) == []
     assert service.waiting == 2
     teach(service, examples(2))
-    assert service.engine is not None
-    assert service.engine.tally.learned == 4
+    assert news(service).learned == 4
     assert adds_up(service)
 
 
@@ -435,14 +437,13 @@ def test_without_any_readable_version_it_does_not_start(opened: Open) -> None:
 
 def test_a_clock_that_jumps_does_not_matter(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(10_000_000, 0, -3600))
-    monkeypatch.setattr("evenkeel.service.engine.time.time", lambda: next(moments))
+    monkeypatch.setattr("evenkeel.service.versions.time.time", lambda: next(moments))
     service = opened("checkpoints.batches=1")
     for seed in range(3):
         teach(service, examples(5, seed=seed))
-    assert service.engine is not None
-    assert service.engine.tally.learned == 15
-    versions = service.versions().result()
-    assert [version.learned for version in versions] == sorted(version.learned for version in versions)
+    assert news(service).learned == 15
+    learned = [version.learned for version in service.list_versions().result()]
+    assert learned == sorted(learned)
 
 
 # The folder
@@ -496,7 +497,6 @@ def test_a_folder_with_other_files_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_recency_bias_is_its_formula() -> None:
-    from evenkeel.learner import Learner
     from evenkeel.methods import ER
     from evenkeel.zoo import mlp
 
@@ -516,13 +516,12 @@ def test_recency_bias_is_its_formula() -> None:
 def test_the_tally_is_the_same_after_a_stop(opened: Open) -> None:
     service = opened()
     teach(service, examples(100, labels=[1, "1", 2]))
-    assert service.engine is not None
-    before = service.engine.tally.state()
+    before = versions.load(service.home, service.home.versions()[-1])[1].state()
     service.close()
     again = opened()
-    assert again.engine is not None
-    assert again.engine.tally.state() == before
-    assert again.engine.tally.counts == {1: 34, "1": 33, 2: 33}
+    again.save().result()
+    assert versions.load(again.home, again.home.versions()[-1])[1].state() == before
+    assert news(again).counts == {1: 34, "1": 33, 2: 33}
 
 
 def test_the_history_stays_small_and_keeps_its_ends() -> None:

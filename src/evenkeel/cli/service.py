@@ -19,7 +19,6 @@ from evenkeel.service.home import Home
 from evenkeel.service.keys import SCOPES, add_key, read_keys, remove_key
 from evenkeel.service.payload import unpack
 from evenkeel.service.service import Answer, FullError, Given, Service, likeliest
-from evenkeel.service.tally import share
 
 AT_ONCE = 256  # samples handed over together
 keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
@@ -55,7 +54,7 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
 
     require_keys(read_keys(Home(folder).keys), host)
     with listen(host, port) as listening:
-        service = Service(folder, config, settings or [], rollback=rollback)
+        service = Service(folder, config, settings or [], rollback=rollback, apart=True)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
         out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Ctrl-C stops it.", soft_wrap=True)
@@ -183,13 +182,13 @@ def _teach(service: Service, items: list[Item], *, again: bool) -> int:
 
 
 def _tell_taught(service: Service, taught: int, repeated: int) -> None:
-    engine = service.engine
-    if engine is None:
+    if service.learning is None:
         return
     table = Table("taught", "taught before", "classes", "right before learned, lately", "version")
-    right = share(engine.tally.tested_lately)
+    right, published = service.learning.news.lately, service.published
     shown = "-" if right is None else f"{right:.1f}%"
-    table.add_row(f"{taught:,}", f"{repeated:,}", str(len(engine.learner.classes)), shown, str(engine.number))
+    classes = str(len(published.classifier.classes))
+    table.add_row(f"{taught:,}", f"{repeated:,}", classes, shown, str(published.version))
     out.print(table)
 
 

@@ -53,7 +53,7 @@ def _door(keyring: Keyring) -> May:
     bearer = HTTPBearer(auto_error=False, description="A key, where there are keys")
 
     def may(scope: str) -> list[Any]:
-        def check(request: Request) -> None:
+        async def check(request: Request) -> None:  # not a plain function: FastAPI would give it a thread
             scopes = keyring.scopes(request.headers.get("authorization"))
             if scopes is None:
                 raise HTTPException(401, "A key is needed: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})

@@ -1,50 +1,75 @@
-"""The one learner behind a service: a thread that learns what the journal holds, in order, batch by batch.
+"""The one learner behind a service: it learns what the journal holds, in order, batch by batch.
 
-Everything that changes the learner happens in this thread. Everybody else sees what it has published: a snapshot that
-is never changed, only replaced.
+It runs in a process of its own, so that answers never wait for it, and speaks with the service by a pipe: it asks for
+batches, and sends what the world may see. `learning` is the other end.
 """
 
-import queue
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
-from evenkeel import checkpoint
 from evenkeel.classifier import Classifier
 from evenkeel.errors import EvenkeelError
-from evenkeel.hashing import hash_key
-from evenkeel.learner import Learner
-from evenkeel.service import records
+from evenkeel.service import records, versions
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.home import Home
-from evenkeel.service.journal import Journal, JournalError
+from evenkeel.service.journal import JournalError
 from evenkeel.service.payload import unpack
 from evenkeel.service.records import Batch, UnknownError, Version
-from evenkeel.service.tally import Tally, recency_bias, share, stored
+from evenkeel.service.tally import RECENT, Rate, Tally, recency_bias, share, stored
 
-T = TypeVar("T")
 AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
 PUBLISH = 0.1  # seconds between snapshots, at least, while there is more to learn
+PUBLISHING = 0.1  # share of the time that may be spent on them, at most: a large network is published less often
 MEASURE = 5.0  # seconds between points of the history, while something is learned
 PAUSE = 1.0  # seconds before the journal is tried again after it failed
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the world sees of the learner."""
+    """What answers: never changed, only replaced."""
 
     version: int
     classifier: Classifier
     stored: dict[Hashable, int]  # samples in memory by label
     bytes: int  # of memory
+
+
+@dataclass(frozen=True)
+class News:
+    """What is counted."""
+
+    learned: int = 0
+    refused: int = 0
+    tested: int = 0
+    right: int = 0
+    lately: float | None = None  # share right, in percent, of the last 1,000 predicted before they were learned
+    counts: dict[Hashable, int] | None = None  # learned examples by label
+    recency_bias: float | None = None
+    recovering: bool = False
+    saved: int = 0  # the last checkpoint
+    error: str | None = None  # why it does not go on
+    refusal: str | None = None  # why the last batch that could not be learned could not
+
+    def counted(self, tally: Tally) -> "News":
+        return replace(
+            self,
+            learned=tally.learned,
+            refused=tally.refused,
+            tested=tally.tested,
+            right=tally.right,
+            lately=share(tally.tested_lately),
+            counts=dict(tally.counts),
+        )
 
 
 @dataclass(frozen=True)
@@ -55,159 +80,142 @@ class Forgotten:
     prediction: bool  # it was kept to be labelled later
 
 
-class Engine:
-    """Learns in the background from `start` on. `number` is that of the last batch learned: the model's version."""
+class Channel:
+    """The engine's end of the pipe. While it waits for a reply, what else comes is kept for later."""
 
-    def __init__(self, home: Home, config: ServiceConfig, journal: Journal, learner: Learner, tally: Tally) -> None:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: deque[tuple[str, Any]] = deque()
+
+    def send(self, kind: str, value: Any = None) -> None:
+        self._connection.send((kind, value))
+
+    def receive(self, timeout: float | None) -> tuple[str, Any] | None:
+        """What came next; None if nothing did."""
+        if self._kept:
+            return self._kept.popleft()
+        return self._connection.recv() if self._connection.poll(timeout) else None
+
+    def do(self, operation: Callable[..., Any]) -> Any:
+        """Have something done with the journal."""
+        return self._ask("journal", operation)
+
+    def scrub(self) -> None:
+        """Nothing that was deleted may stay in the journal's log."""
+        self._ask("scrub", None)
+
+    def _ask(self, kind: str, value: Any) -> Any:
+        self.send(kind, value)
+        while True:
+            what, answer = self._connection.recv()
+            if what == "reply":
+                result, error = answer
+                if error is not None:
+                    raise error
+                return result
+            self._kept.append((what, answer))
+
+
+class Engine:
+    """Everything that changes the learner happens here. `number` is that of the last batch learned: the version."""
+
+    def __init__(self, home: Home, config: ServiceConfig, channel: Channel, number: int) -> None:
         self.home = home
         self.config = config
-        self.learner = learner
-        self.tally = tally
-        self.number: int = journal.do(lambda db: records.value(db, "current"))
-        self.recovering = False
-        self.error: str | None = None  # why it does not go on, for people
-        self.refusal: str | None = None  # why the last batch that could not be learned could not
-        self.recency_bias: float | None = None
-        self.answered = deque(journal.do(partial(records.recent_answers, count=1000)), maxlen=1000)
-        self.saved, self.saved_at = self.number, time.monotonic()  # the last checkpoint
-        self._journal = journal
-        self._waiting: int = journal.do(records.waiting)[0]
-        self._counting = threading.Lock()
-        self._ahead = deque(journal.do(records.unlearned))
-        self._commands: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        self._wake = threading.Event()
-        self._stopping = False
-        self._unpublished = self._unsaved = self._unmeasured = 0  # batches
-        self._published_at = self._measured_at = time.monotonic()
+        self.channel = channel
+        self.number = number
+        self.learner, self.tally = versions.load(home, number)
+        self._answered = deque(channel.do(partial(records.recent_answers, count=RECENT)), maxlen=RECENT)
+        self._ahead: deque[Batch] = deque(channel.do(records.unlearned))
+        self._news = News(recovering=bool(self._ahead), saved=number)
+        self._waiting = True  # whether there may be something to learn beside what is ahead
         self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
-        self._rates: deque[tuple[float, int]] = deque(maxlen=200)
-        self.published = self._snapshot()
-        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+        self._unpublished = self._unsaved = self._unmeasured = 0  # batches
+        self._published_at = self._measured_at = self._saved_at = time.monotonic()
+        self._publish_every = PUBLISH
+        self._handled = Rate()
 
-    # Asked from other threads
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is learning, or waiting to."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        self.recovering = bool(self._ahead)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """After the batch at hand, with a checkpoint."""
-        self._stopping = True
-        self._wake.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def wake(self) -> None:
-        """There is something to learn."""
-        self._wake.set()
-
-    def do(self, command: Callable[[], T]) -> "Future[T]":
-        """Have something done between two batches."""
-        future: Future[T] = Future()
-        self._commands.put((command, future))
-        self._wake.set()
-        return future
-
-    @property
-    def waiting(self) -> int:
-        """Examples accepted, or about to be, but not learned."""
-        return self._waiting
-
-    def reserve(self, count: int, most: int) -> bool:
-        """Room in the queue, of `most` places, for examples that are about to be accepted."""
-        with self._counting:
-            if self._waiting + count > most:
-                return False
-            self._waiting += count
-            return True
-
-    def release(self, count: int) -> None:
-        with self._counting:
-            self._waiting -= count
-
-    @property
-    def rate(self) -> float:
-        """Examples learned a second, over the last ten seconds."""
-        now = time.monotonic()
-        return sum(count for moment, count in list(self._rates) if moment > now - 10) / 10
-
-    # In the learner's thread
-
-    def _run(self) -> None:
-        torch.set_num_threads(self.config.threads or torch.get_num_threads())
-        while True:
-            self._wake.clear()
+    def run(self) -> None:
+        """Until it is told to stop."""
+        self._publish()
+        pause: float | None = 0.0
+        while self._obey(pause):
             try:
-                self._obey()
-                if self._stopping:
-                    if self._unsaved:
-                        self.save()
-                    return
                 batch = self._next()
-                if batch is None:
-                    self._rest()
-                else:
-                    self._learn(batch)
-                self.error = None
+                pause = self._rest() if batch is None else self._learn(batch)
+                self._note(error=None)
             except JournalError as error:
-                self.error = str(error)
-                self._wake.wait(PAUSE)
-                if self._stopping:
-                    return
-            except Exception as error:  # our bug, or no memory left: what is published still answers
-                self.error = f"Learning has stopped: {type(error).__name__}: {error}"
-                self._refuse_commands()
-                raise
+                self._note(error=str(error))
+                pause = PAUSE
+        if self._unsaved:
+            self.save()
 
-    def _obey(self) -> None:
-        while not self._commands.empty():
-            command, future = self._commands.get()
-            try:
-                future.set_result(command())
-            except Exception as error:
-                future.set_exception(error)
+    def _note(self, **news: Any) -> None:
+        """Errors are told at once, everything else with the next snapshot."""
+        told = replace(self._news, **news)
+        if told.error != self._news.error:
+            self.channel.send("news", told)
+        self._news = told
 
-    def _refuse_commands(self) -> None:
-        while not self._stopping:
-            self._wake.wait(PAUSE)
-            while not self._commands.empty():
-                self._commands.get()[1].set_exception(EvenkeelError(self.error or ""))
+    def _obey(self, pause: float | None) -> bool:
+        """Wait for a message, so long at most, and do what all that came say; False if that was to stop."""
+        message = self.channel.receive(pause)
+        while message is not None:
+            kind, value = message
+            if kind == "stop":
+                return False
+            if kind == "wake":
+                self._waiting = True
+            elif kind == "answered":
+                self._answered.extend(value)
+            elif kind == "command":
+                self._command(*value)
+            message = self.channel.receive(0.0)
+        return True
+
+    def _command(self, ticket: int, name: str, arguments: dict[str, Any]) -> None:
+        commands: dict[str, Callable[..., Any]] = {"save": self.save, "rollback": self.rollback, "forget": self.forget}
+        result, fault = None, None
+        try:
+            result = commands[name](**arguments)
+        except EvenkeelError as error:
+            fault = error
+        if self._unpublished:
+            self._publish()  # whoever gave the command sees all that was learned before it
+        self.channel.send("done", (ticket, result, fault))
+
+    # Learning
 
     def _next(self) -> Batch | None:
         if not self._ahead:
-            self.recovering = False
-            waited = (
-                self._partial_since is not None and time.monotonic() - self._partial_since >= self.config.batches.wait
-            )
-            assign = partial(records.assign, size=self.config.batches.size, most=AHEAD, partial=waited)
-            self._ahead.extend(self._journal.do(assign))
-            self._partial_since = None if self._ahead else self._partial_since or time.monotonic()
+            self._news = replace(self._news, recovering=False)
+            if self._waiting:
+                since, now = self._partial_since, time.monotonic()
+                waited = since is not None and now - since >= self.config.batches.wait
+                assign = partial(records.assign, size=self.config.batches.size, most=AHEAD, partial=waited)
+                batches, left = self.channel.do(assign)
+                self._ahead.extend(batches)
+                self._waiting = bool(left)
+                self._partial_since = (since or now) if left and not batches else None
         return self._ahead.popleft() if self._ahead else None
 
-    def _rest(self) -> None:
-        """Nothing to learn now: catch up with what can wait, then wait."""
+    def _rest(self) -> float | None:
+        """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
+        now = time.monotonic()
         if self._unpublished:
             self._publish()
-        to_measure = self._measured_at + MEASURE - time.monotonic() if self._unmeasured else None
-        if to_measure is not None and (to_measure <= 0 or not self.tally.history):
+        if self._unmeasured and (now - self._measured_at >= MEASURE or not self.tally.history):
             self._measure()
-            to_measure = None
-        if self._unsaved and time.monotonic() - self.saved_at >= self.config.checkpoints.seconds:
+        if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
             self.save()
-        if self.waiting:  # fewer than a batch
-            self._wake.wait(self.config.batches.wait)
-        else:
-            self._partial_since = None
-            to_save = self.saved_at + self.config.checkpoints.seconds - time.monotonic() if self._unsaved else None
-            due = [each for each in (to_measure, to_save) if each is not None]
-            self._wake.wait(max(0.0, min(due)) if due else None)
+        due = [
+            *([self._measured_at + MEASURE] if self._unmeasured else []),
+            *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
+            *([self._partial_since + self.config.batches.wait] if self._partial_since is not None else []),
+        ]
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def _learn(self, batch: Batch) -> None:
+    def _learn(self, batch: Batch) -> float:
         labels = [example.label for example in batch.examples]
         x = unpack([example.x for example in batch.examples], self.config.input)
         self.tally.test(self.learner, x, labels)
@@ -215,110 +223,113 @@ class Engine:
             self.learner.learn(x, labels, key=[example.id for example in batch.examples])
         except EvenkeelError as error:  # a number that is not finite; the same again after a crash
             self.tally.refused += len(labels)
-            self.refusal = f"Batch {batch.number} was not learned: {error}"
+            self._news = replace(self._news, refusal=f"Batch {batch.number} was not learned: {error}")
         else:
             self.tally.count(labels)
         self.number = batch.number
-        self.release(len(labels))
+        self.channel.send("handled", len(labels))
+        self._handled.add(len(labels))
         now = time.monotonic()
-        self._rates.append((now, len(labels)))
         self._unpublished += 1
         self._unsaved += 1
         self._unmeasured += 1
         if now - self._measured_at >= MEASURE:
             self._measure()
-        if now - self._published_at >= PUBLISH:
+        if now - self._published_at >= self._publish_every:
             self._publish()
         limits = self.config.checkpoints
-        if self._unsaved >= limits.batches or now - self.saved_at >= limits.seconds:
+        if self._unsaved >= limits.batches or now - self._saved_at >= limits.seconds:
             self.save()
-
-    def _snapshot(self) -> Published:
-        return Published(self.number, self.learner.snapshot(), stored(self.learner), self.learner.memory.nbytes)
+        return 0.0
 
     def _publish(self) -> None:
-        self.published = self._snapshot()
+        begun = time.monotonic()
+        self._news = self._news.counted(self.tally)
+        self.channel.send("news", self._news)
+        snapshot = self.learner.snapshot()
+        self.channel.send(
+            "published", Published(self.number, snapshot, stored(self.learner), self.learner.memory.nbytes)
+        )
         self._published_at, self._unpublished = time.monotonic(), 0
+        self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
 
     def _measure(self) -> None:
-        self.recency_bias = recency_bias(self.learner, self.tally.newest)
+        bias = recency_bias(self.learner, self.tally.newest)
+        self._news = replace(self._news, recency_bias=bias)
         self.tally.add_point(
             accuracy=share(self.tally.tested_lately),
-            answered=share(self.answered),
-            recency_bias=self.recency_bias,
-            queue=self.waiting,
-            rate=self.rate,
+            answered=share(self._answered),
+            recency_bias=bias,
+            queue=sum(len(batch.examples) for batch in self._ahead),
+            rate=self._handled.rate,
         )
+        self.channel.send("history", self.tally.history)
         self._measured_at, self._unmeasured = time.monotonic(), 0
 
-    # Commands: in the learner's thread, by way of `do`
+    # Commands
 
     def save(self, *, asked: bool = False, note: str = "") -> Version:
-        """A checkpoint; the journal needs nothing any more of what is inside."""
-        return self._write(self.learner, self.number, asked=asked, note=note)
-
-    def _write(self, learner: Learner, number: int, *, asked: bool, note: str) -> Version:
-        facts, tensors = learner.state()
-        try:
-            checkpoint.write(self.home.version(number), {**facts, "service": self.tally.state()}, tensors)
-        except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
-            reason = str(error).splitlines()[0]
-            raise JournalError(
-                f"No checkpoint could be written ({reason}). The journal holds what is not in one."
-            ) from None
-        version = Version(number, time.time(), self.tally.learned, asked, note)
+        """A checkpoint of what was learned until now."""
         keep = self.config.checkpoints.keep
-        for old in self._journal.do(partial(records.note_version, version=version, keep=keep)):
-            self.home.version(old).unlink(missing_ok=True)
-        self._journal.tidy()
-        self.saved, self.saved_at, self._unsaved = number, time.monotonic(), 0
+        version = versions.save(
+            self.home, self.channel, self.learner, self.tally, self.number, keep=keep, asked=asked, note=note
+        )
+        self._has_saved()
         return version
+
+    def _has_saved(self) -> None:
+        self._saved_at, self._unsaved = time.monotonic(), 0
+        self._news = replace(self._news, saved=self.number)
+        self.channel.send("saved", self.number)
 
     def rollback(self, number: int) -> Version:
         """Go on from an earlier version. What was learned since then is gone; what waits is learned."""
-        known = [version.number for version in self._journal.do(records.versions)]
-        if number not in known:
-            raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
-        learner = Learner.load(self.home.version(number))
-        new = self._journal.do(partial(records.begin_rollback, learned=self.number))
+        keep = self.config.checkpoints.keep
+        learner, version = versions.go_back(self.home, self.channel, self.tally, number, learned=self.number, keep=keep)
+        self.learner, self.number = learner, version.number
         self._ahead.clear()  # they wait again
-        version = self._write(learner, new, asked=True, note=f"back to version {number}")
-        self.learner, self.number = learner, new
+        self._waiting = True
+        self._has_saved()
         self._measure()
         self._publish()
         return version
 
     def forget(self, id: str) -> Forgotten:
         """Remove an example from the journal, from memory, and from the memory of every version that is kept."""
-        held = self._journal.do(partial(records.find, id=id))
+        held = self.channel.do(partial(records.find, id=id))
         learned = held.batch is not None and held.batch <= self.number
         waits = held.example and not learned
         memory = self.learner.forget(id)
         if learned or memory:
             self.save()  # so that the journal needs the example no longer
         others = [number for number in self.home.versions() if number != self.number]
-        older = sum(_scrub(self.home.version(number), id) for number in others)
+        older = sum(versions.scrub(self.home.version(number), id) for number in others)
         if not (held.example or held.prediction or memory or older):
             raise UnknownError(f"Nothing is held under the id {id!r}: neither in the journal nor in memory.")
-        self._journal.do(partial(records.delete, id=id, withdrawn=waits))
-        self._journal.tidy(scrub=True).result()
+        self.channel.do(partial(records.delete, id=id, withdrawn=waits))
+        self.channel.scrub()
         if waits:
             kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
             self._ahead = deque(batch for batch in kept if batch.examples)
-            self.release(1)
+            self.channel.send("handled", 1)  # it waits no longer
         self._publish()
         return Forgotten(waits, memory, older, held.prediction)
 
 
-def _scrub(path: Path, id: str) -> bool:
-    """Take an example out of the memory of a version; whether it was there."""
-    facts, tensors = checkpoint.read(path)
-    memory, key = tensors["memory"], hash_key(id)
-    parts = [memory, *([memory["held"]] if memory.get("held") else [])]
-    if not any(bool((part["columns"]["key"] == key).any()) for part in parts if part["columns"]):
-        return False
-    learner = Learner.load(path)
-    learner.forget(id)
-    _, tensors = learner.state()
-    checkpoint.write(path, facts, tensors)
-    return True
+def run_engine(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
+    """The life of an engine. Without the service at the other end it ends at once: another one may have taken over."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to hear; it says when to stop
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    channel = Channel(connection)
+    try:
+        Engine(Home(path), config, channel, number).run()
+        channel.send("stopped")
+    except (EOFError, OSError):  # the pipe is broken
+        pass
+    except Exception as error:  # our bug, or no memory left: what was published still answers
+        channel.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
+        raise
+    finally:
+        connection.close()

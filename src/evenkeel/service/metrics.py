@@ -28,30 +28,30 @@ class Metrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        service, engine = self._service, self._service.engine
+        service, learning = self._service, self._service.learning
         yield _gauge("version", "Batches learned by the model that answers", service.published.version)
         yield _gauge("classes", "Labels known", len(service.published.classifier.classes))
         yield _gauge("memory_samples", "Samples in memory", sum(service.published.stored.values()))
         yield _gauge("memory_bytes", "Bytes of memory", service.published.bytes)
         yield _gauge("learning", "1 while examples can be accepted and learned, else 0", float(service.problem is None))
-        if engine is None:
+        if learning is None:
             return
-        tally = engine.tally
-        yield _gauge("queue", "Examples accepted but not learned", engine.waiting)
+        news = learning.news
+        yield _gauge("queue", "Examples accepted but not learned", learning.waiting)
         yield _gauge("queue_limit", "Examples that may wait", service.config.limits.queue)
-        yield _gauge("learned_per_second", "Over the last ten seconds", engine.rate)
-        yield _counter("learned", "Examples learned", tally.learned)
-        yield _counter("refused", "Examples whose update was not finite", tally.refused)
-        yield _counter("tested", "Examples predicted just before they were learned", tally.tested)
-        yield _counter("tested_right", "Of those, predicted right", tally.right)
+        yield _gauge("learned_per_second", "Over the last ten seconds", learning.rate)
+        yield _counter("learned", "Examples learned", news.learned)
+        yield _counter("refused", "Examples whose update was not finite", news.refused)
+        yield _counter("tested", "Examples predicted just before they were learned", news.tested)
+        yield _counter("tested_right", "Of those, predicted right", news.right)
         for name, told, value in (
-            ("accuracy_before_learning", "Share right, in percent, of the last 1,000", share(tally.tested_lately)),
+            ("accuracy_before_learning", "Share right, in percent, of the last 1,000", news.lately),
             (
                 "accuracy_answered",
                 "Share right, in percent, of the last 1,000 labelled answers",
-                share(engine.answered),
+                share(learning.answered),
             ),
-            ("recency_bias", "Percent of old classes' samples taken for a newest class", engine.recency_bias),
+            ("recency_bias", "Percent of old classes' samples taken for a newest class", news.recency_bias),
         ):
             if value is not None:
                 yield _gauge(name, told, value)

@@ -25,7 +25,7 @@ class Example:
     label: Hashable
     x: bytes
     digest: bytes = b""
-    own: bool = True  # whether the client chose the id
+    own: bool = False  # whether the client chose the id, or knows it, and may send it again
 
 
 @dataclass(frozen=True)
@@ -53,41 +53,52 @@ class Version:
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
     """Which of them are new. One that is known by its id and is the same is not accepted twice."""
-    return [_accept_one(db, example) for example in examples]
+    known = _digests(db, [example.id for example in examples if example.own])
+    new = []
+    for example in examples:
+        new.append(example.id not in known)
+        if known.setdefault(example.id, example.digest) != example.digest:
+            raise ConflictError(
+                f"The example {example.id!r} was accepted before, with another sample or label. Give each its own id."
+            )
+    db.executemany(
+        "INSERT INTO examples (id, own, digest, label, x) VALUES (?, ?, ?, ?, ?)",
+        [
+            (each.id, each.own, each.digest, json.dumps(each.label), each.x)
+            for each, is_new in zip(examples, new, strict=True)
+            if is_new
+        ],
+    )
+    _add(db, "accepted", sum(new))
+    return new
 
 
-def _accept_one(db: sqlite3.Connection, example: Example) -> bool:
-    row = (example.id, example.own, example.digest, json.dumps(example.label), example.x)
-    insert = "INSERT INTO examples (id, own, digest, label, x) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-    if db.execute(insert, row).rowcount:
-        _add(db, "accepted", 1)
-        return True
-    known = db.execute("SELECT digest FROM examples WHERE id = ?", (example.id,)).fetchone()
-    if known[0] != example.digest:
-        raise ConflictError(
-            f"The example {example.id!r} was accepted before, with another sample or label. Give each its own id."
-        )
-    return False
+def _digests(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
+    """Of those ids that are known."""
+    marks = ",".join("?" * len(ids))
+    return dict(db.execute(f"SELECT id, digest FROM examples WHERE id IN ({marks})", ids).fetchall())
 
 
-def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> list[Batch]:
-    """Up to `most` batches of what waits, in order of arrival; one that is not full only where `partial`."""
+def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tuple[list[Batch], int]:
+    """Up to `most` batches of what waits, in order of arrival, and how many examples wait beside them.
+
+    One that is not full is cut only where `partial`.
+    """
     rows = db.execute(
-        "SELECT seq, id, label, x FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?", (size * most,)
+        "SELECT seq, id, label, x FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?", (size * most + 1,)
     ).fetchall()
-    whole = len(rows) - len(rows) % size
-    if not whole and not (partial and rows):
-        return []
+    cut = min(len(rows), size * most)
+    cut -= cut % size
+    if not cut and partial:
+        cut = len(rows)
     batches = []
-    for start in range(0, whole or len(rows), size):
-        part = rows[start : start + size]
-        number = int(_add(db, "batch", 1))
-        db.execute(
-            "UPDATE examples SET batch = ? WHERE batch IS NULL AND seq BETWEEN ? AND ?",
-            (number, part[0][0], part[-1][0]),
-        )
+    for start in range(0, cut, size):
+        part = rows[start : min(start + size, cut)]
+        number = _add(db, "batch", 1)
+        borders = (number, part[0][0], part[-1][0])
+        db.execute("UPDATE examples SET batch = ? WHERE batch IS NULL AND seq BETWEEN ? AND ?", borders)
         batches.append(Batch(number, [Example(id, json.loads(label), x) for _, id, label, x in part]))
-    return batches
+    return batches, len(rows) - cut
 
 
 def unlearned(db: sqlite3.Connection) -> list[Batch]:
@@ -167,7 +178,7 @@ def _tell_one(db: sqlite3.Connection, id: str, truth: Hashable) -> bool | None:
             raise ConflictError(f"The prediction {id!r} was labelled {before} before, and now {told}.")
         return None
     db.execute("UPDATE predictions SET truth = ?, x = NULL WHERE id = ?", (told, id))
-    accept(db, [Example(id, truth, x)])
+    accept(db, [Example(id, truth, x, own=True)])
     _add(db, "labelled", 1)
     _add(db, "right", answered == told)
     return bool(answered == told)

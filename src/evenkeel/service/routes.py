@@ -70,7 +70,7 @@ def admin_routes(service: Service, may: May) -> APIRouter:
     @router.get("/v1/versions", dependencies=may("admin"), **answers(VersionsAnswer))
     async def versions() -> Response:
         """The versions that are kept to go back to."""
-        kept = await done(service.versions())
+        kept = await done(service.list_versions())
         return JSONResponse({"current": service.published.version, "versions": [asdict(each) for each in kept]})
 
     @router.post("/v1/checkpoint", dependencies=may("admin"), **answers(VersionAnswer))

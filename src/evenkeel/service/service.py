@@ -16,16 +16,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenkeel import checkpoint
 from evenkeel.errors import CheckpointError, EvenkeelError, InputError, RunError, SettingsError, nearest
 from evenkeel.experiment.folder import differences
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
-from evenkeel.service import records
+from evenkeel.service import records, versions
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.engine import Engine, Forgotten, Published
+from evenkeel.service.engine import Forgotten, Published
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError, Operation
+from evenkeel.service.learning import Learning
 from evenkeel.service.payload import digest, unpack
 from evenkeel.service.records import Example, Prediction, Version
 from evenkeel.service.tally import Tally, stored
@@ -66,7 +66,10 @@ class Answer:
 
 
 class Service:
-    """MODEL_DIR, opened. Where the journal cannot be used it still answers, and says why it does not learn."""
+    """MODEL_DIR, opened. Where the journal cannot be used it still answers, and says why it does not learn.
+
+    `rollback`: start from this earlier version. `apart`: learn in a process of its own, so that answers never wait.
+    """
 
     def __init__(
         self,
@@ -75,13 +78,14 @@ class Service:
         overrides: Sequence[str] = (),
         *,
         rollback: int | None = None,
+        apart: bool = False,
     ) -> None:
         self.home = Home(path)
         self.config = self.home.read(source, overrides)
         self.started_at = time.monotonic()
         self.failure: str | None = None
         self.journal: Journal | None = None
-        self.engine: Engine | None = None
+        self.learning: Learning | None = None
         self._lock = threading.Lock()
         self._labels: set[Hashable] = set()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
@@ -96,74 +100,77 @@ class Service:
                 self.failure = str(error)
                 self._fixed = self._newest_readable()
             else:
-                self.engine = self._engine(self.journal, rollback)
+                self.learning = self._open(self.journal, rollback, apart=apart)
                 self.home.write(self.config)
         except BaseException:
             self.close()
             raise
 
     def start(self) -> None:
-        if self.engine is not None:
-            self.engine.start()
+        if self.learning is not None:
+            self.learning.start()
 
     def close(self) -> None:
         """What was accepted but not learned waits for the next time."""
-        if self.engine is not None:
-            self.engine.stop()
+        if self.learning is not None:
+            self.learning.stop()
         if self.journal is not None:
             self.journal.close()
         self.home.release()
 
     @property
     def published(self) -> Published:
-        return self._fixed if self.engine is None else self.engine.published
+        return self._fixed if self.learning is None else self.learning.published
 
     @property
     def waiting(self) -> int:
         """Examples accepted but not learned yet."""
-        return 0 if self.engine is None else self.engine.waiting
+        return 0 if self.learning is None else self.learning.waiting
 
     @property
     def problem(self) -> str | None:
         """Why nothing is learned at the moment; None if all is well."""
-        if self.engine is None or self.journal is None:
+        if self.learning is None or self.journal is None:
             return self.failure
         unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
-        return self.engine.error or unwritten
+        return self.learning.error or unwritten
 
     # What clients do
 
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
         """Their ids, and which of them were new, once they are durable."""
-        engine, journal = self._require_learning()
+        learning, journal = self._require_learning()
         limits = self.config.limits
         if len(examples) > limits.examples:
             raise InputError(
                 f"{len(examples):,} examples are too many for one request; the limit is {limits.examples:,}."
             )
         self._admit([each.label for each in examples])
+        made = new_ids(len(examples))
         rows = [
-            Example(each.id or new_id(), each.label, each.x, digest(each.x, each.label), each.id is not None)
-            for each in examples
+            Example(own, each.label, each.x)
+            if each.id is None
+            else Example(each.id, each.label, each.x, digest(each.x, each.label), own=True)
+            for own, each in zip(made, examples, strict=True)
         ]
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
             new = records.accept(db, rows)
             return [Accepted(row.id, is_new) for row, is_new in zip(rows, new, strict=True)]
 
-        return self._enqueue(engine, journal, accept, len(rows))
+        return self._enqueue(learning, journal, accept, len(rows))
 
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
         """Teach the true labels of predictions that were made; the answers that were given are counted."""
-        engine, journal = self._require_learning()
+        learning, journal = self._require_learning()
         self._admit([label for _, label in truths])
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
             right = records.tell(db, truths)
             return [Accepted(id, each is not None, each) for (id, _), each in zip(truths, right, strict=True)]
 
-        future = self._enqueue(engine, journal, accept, len(truths))
-        future.add_done_callback(lambda done: engine.answered.extend(_answers(done)))
+        future = self._enqueue(learning, journal, accept, len(truths))
+        future.add_done_callback(lambda done: learning.tell_answered(_answers(done)))
         return future
 
     def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
@@ -178,29 +185,30 @@ class Service:
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
         """Ids by which what was answered can be labelled later."""
         _, journal = self._require_learning()
-        kept = [Prediction(new_id(), version, answer.label, x) for x, answer in zip(samples, answers, strict=True)]
+        ids = new_ids(len(samples))
+        kept = [Prediction(id, version, answer.label, x) for id, x, answer in zip(ids, samples, answers, strict=True)]
 
         def remember(db: sqlite3.Connection) -> list[str]:
             records.remember(db, kept, self.config.limits.predictions)
-            return [each.id for each in kept]
+            return ids
 
         return journal.write(remember)
 
     # What admins do
 
     def forget(self, id: str) -> "Future[Forgotten]":
-        engine, _ = self._require_learning()
-        return engine.do(partial(engine.forget, id))
+        learning, _ = self._require_learning()
+        return learning.command("forget", id=id)
 
     def save(self, note: str = "") -> "Future[Version]":
-        engine, _ = self._require_learning()
-        return engine.do(partial(engine.save, asked=True, note=note))
+        learning, _ = self._require_learning()
+        return learning.command("save", asked=True, note=note)
 
     def rollback(self, number: int) -> "Future[Version]":
-        engine, _ = self._require_learning()
-        return engine.do(partial(engine.rollback, number))
+        learning, _ = self._require_learning()
+        return learning.command("rollback", number=number)
 
-    def versions(self) -> "Future[list[Version]]":
+    def list_versions(self) -> "Future[list[Version]]":
         _, journal = self._require_learning()
         return journal.write(records.versions)
 
@@ -212,30 +220,36 @@ class Service:
 
     # How it opens
 
-    def _engine(self, journal: Journal, rollback: int | None) -> Engine:
+    def _open(self, journal: Journal, rollback: int | None, *, apart: bool) -> Learning:
+        self._require_same_learner(journal)
+        current = journal.do(partial(records.value, name="current"))
+        if rollback is None:
+            learner, tally = versions.load(self.home, current)
+        else:
+            _, tally = versions.load(self.home, rollback)
+            keep = self.config.checkpoints.keep
+            learner, made = versions.go_back(self.home, journal, tally, rollback, learned=current, keep=keep)
+            current = made.number
+        self._delete_orphans(journal)
+        self._labels = set(learner.classes) | journal.do(records.waiting)[1]
+        published = _published(current, learner)
+        return Learning(self.home, self.config, journal, published, tally, apart=apart)
+
+    def _require_same_learner(self, journal: Journal) -> None:
+        """A new one is made where there is none."""
         before = journal.do(partial(records.value, name="learner"))
         now = self.config.determining()
         if before is None:
-            learner = _fresh(self.config)
+            versions.save(self.home, journal, _fresh(self.config), Tally(), 0, keep=self.config.checkpoints.keep)
             journal.do(partial(records.set_value, name="learner", value=json.dumps(now)))
-            engine = Engine(self.home, self.config, journal, learner, Tally())
-            engine.save()
-        else:
-            found = differences(json.loads(before), now)
-            if found:
-                where, was, is_ = found[0]
-                raise SettingsError(
-                    f"{where} is {was!r} in {str(self.home.path)!r} and {is_!r} in the config. A learner keeps what it "
-                    "is made of; only limits, batches and checkpoints may change. For another, make another folder."
-                )
-            number = journal.do(partial(records.value, name="current")) if rollback is None else rollback
-            learner, tally = _load(self.home, number)
-            engine = Engine(self.home, self.config, journal, learner, tally)
-            if rollback is not None:
-                engine.rollback(rollback)
-            self._delete_orphans(journal)
-        self._labels = set(learner.classes) | journal.do(records.waiting)[1]
-        return engine
+            return
+        found = differences(json.loads(before), now)
+        if found:
+            where, was, is_ = found[0]
+            raise SettingsError(
+                f"{where} is {was!r} in {str(self.home.path)!r} and {is_!r} in the config. A learner keeps what it is "
+                "made of; only limits, batches and checkpoints may change. For another, make another folder."
+            )
 
     def _delete_orphans(self, journal: Journal) -> None:
         """Files of versions that were not noted any more when the process was killed."""
@@ -247,16 +261,15 @@ class Service:
     def _newest_readable(self) -> Published:
         for number in reversed(self.home.versions()):
             try:
-                learner, _ = _load(self.home, number)
+                return _published(number, versions.load(self.home, number)[0])
             except CheckpointError:
                 continue
-            return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
         raise RunError(f"{self.failure} No version in {str(self.home.path)!r} can be read either.")
 
-    def _require_learning(self) -> tuple[Engine, Journal]:
-        if self.engine is None or self.journal is None:
+    def _require_learning(self) -> tuple[Learning, Journal]:
+        if self.learning is None or self.journal is None:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
-        return self.engine, self.journal
+        return self.learning, self.journal
 
     def _admit(self, labels: Sequence[Hashable]) -> None:
         """An InputError if these labels cannot be learned."""
@@ -275,15 +288,15 @@ class Service:
             self._labels |= new
 
     def _enqueue(
-        self, engine: Engine, journal: Journal, accept: Operation[list[Accepted]], count: int
+        self, learning: Learning, journal: Journal, accept: Operation[list[Accepted]], count: int
     ) -> "Future[list[Accepted]]":
-        if not engine.reserve(count, self.config.limits.queue):
-            raise FullError(engine.waiting, max(1, min(60, round(engine.waiting / max(engine.rate, 1)))))
+        if not learning.reserve(count, self.config.limits.queue):
+            seconds = learning.waiting / max(learning.rate, 1)
+            raise FullError(learning.waiting, max(1, min(60, round(seconds))))
 
         def settle(done: "Future[list[Accepted]]") -> None:
             new = 0 if done.exception() else sum(each.new for each in done.result())
-            engine.release(count - new)
-            engine.wake()
+            learning.settle(count, new)
 
         future = journal.write(accept)
         future.add_done_callback(settle)
@@ -306,18 +319,14 @@ def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], t
     ]
 
 
-def new_id() -> str:
-    return uuid.uuid4().hex
+def new_ids(count: int) -> list[str]:
+    """Ids that nobody can guess, nor has used before."""
+    base = uuid.uuid4().hex
+    return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
 
 
-def _load(home: Home, number: int) -> tuple[Learner, Tally]:
-    path = home.version(number)
-    try:
-        return Learner.load(path), Tally.from_state(checkpoint.read(path)[0]["service"])
-    except CheckpointError as error:
-        others = [str(each) for each in home.versions() if each != number]
-        way = f" Versions kept: {', '.join(others)}; `evenkeel serve --rollback N` starts from one." if others else ""
-        raise CheckpointError(f"{error}{way}") from None
+def _published(number: int, learner: Learner) -> Published:
+    return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
 def _answers(done: "Future[list[Accepted]]") -> list[bool]:

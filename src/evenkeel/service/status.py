@@ -10,7 +10,7 @@ from evenkeel.service.tally import share
 
 def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
     """`counts` are those of the journal; empty where it cannot be read."""
-    published, engine, config = service.published, service.engine, service.config
+    published, learning, config = service.published, service.learning, service.config
     told = {
         "version": published.version,
         "state": _state(service),
@@ -22,42 +22,42 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "memory": {"samples": sum(published.stored.values()), "bytes": published.bytes},
         "uptime": time.monotonic() - service.started_at,
     }
-    if engine is None:
+    if learning is None:
         return told
-    tally = engine.tally
-    learned = dict(tally.counts)
+    news = learning.news
+    learned = news.counts or {}
     return told | {
-        "refusal": engine.refusal,
+        "refusal": news.refusal,
         "classes": [
             {"label": label, "learned": learned.get(label, 0), "memory": published.stored.get(label, 0)}
             for label in dict.fromkeys([*published.classifier.classes, *learned])
         ],
         "examples": {
             "accepted": counts.get("accepted"),
-            "learned": tally.learned,
-            "waiting": engine.waiting,
-            "refused": tally.refused,
+            "learned": news.learned,
+            "waiting": learning.waiting,
+            "refused": news.refused,
             "withdrawn": counts.get("withdrawn"),
         },
         "accuracy": {
             "answered": {
                 "labelled": counts.get("labelled"),
                 "right": counts.get("right"),
-                "recent": share(engine.answered),
+                "recent": share(learning.answered),
             },
-            "before_learning": {"tested": tally.tested, "right": tally.right, "recent": share(tally.tested_lately)},
+            "before_learning": {"tested": news.tested, "right": news.right, "recent": news.lately},
         },
-        "recency_bias": engine.recency_bias,
-        "queue": {"waiting": engine.waiting, "limit": config.limits.queue},
-        "throughput": engine.rate,
-        "checkpoint": {"version": engine.saved, "seconds": time.monotonic() - engine.saved_at},
+        "recency_bias": news.recency_bias,
+        "queue": {"waiting": learning.waiting, "limit": config.limits.queue},
+        "throughput": learning.rate,
+        "checkpoint": {"version": news.saved, "seconds": time.monotonic() - learning.saved_at},
     }
 
 
 def _state(service: Service) -> str:
-    engine = service.engine
-    if engine is None or not engine.alive:
+    learning = service.learning
+    if learning is None or not learning.alive:
         return "stopped"
-    if engine.recovering:
+    if learning.news.recovering:
         return "recovering"
-    return "learning" if engine.waiting else "idle"
+    return "learning" if learning.waiting else "idle"

@@ -75,6 +75,21 @@ class Tally:
         )
 
 
+class Rate:
+    """Examples a second, over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=10_000)
+
+    def add(self, count: int) -> None:
+        self._counts.append((time.monotonic(), count))
+
+    @property
+    def rate(self) -> float:
+        since = time.monotonic() - 10
+        return sum(count for moment, count in list(self._counts) if moment > since) / 10
+
+
 def share(right: Collection[bool]) -> float | None:
     """In percent; None of nothing."""
     right = list(right)  # at once: another thread may be adding to it

@@ -34,7 +34,7 @@ def watching_routes(service: Service, metrics: Metrics, may: May) -> APIRouter:
     @router.get("/v1/history", dependencies=may(""), **answers(dict[str, Any]))
     async def history() -> Response:
         """Accuracy, recency bias, queue and throughput over time."""
-        return JSONResponse({"points": list(service.engine.tally.history) if service.engine else []})
+        return JSONResponse({"points": service.learning.history if service.learning else []})
 
     @router.get("/metrics", dependencies=may(""), response_class=Response, **answers(None))
     async def tell_metrics() -> Response:
@@ -49,7 +49,7 @@ def watching_routes(service: Service, metrics: Metrics, may: May) -> APIRouter:
     @router.get("/readyz", responses={503: {"model": Problem}})
     async def readyz() -> Response:
         """Whether it has caught up after a start, and can both answer and learn."""
-        recovering = service.engine is not None and service.engine.recovering
+        recovering = service.learning is not None and service.learning.news.recovering
         problem = "It is learning again what the last checkpoint lacks." if recovering else service.problem
         return JSONResponse({"status": "ready"}) if problem is None else JSONResponse({"error": problem}, 503)
 

@@ -1,0 +1,229 @@
+"""The service's end of the pipe: what the engine last told, what waits for it, and commands to it."""
+
+import itertools
+import multiprocessing
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+from evenkeel.errors import EvenkeelError
+from evenkeel.service import records
+from evenkeel.service.config import ServiceConfig
+from evenkeel.service.engine import News, Published, run_engine
+from evenkeel.service.home import Home
+from evenkeel.service.journal import Journal, JournalError
+from evenkeel.service.tally import RECENT, Rate, Tally
+
+PATIENCE = 30.0  # seconds between attempts to start an engine that dies again and again, at most
+
+
+class Learning:
+    """An engine, in a process of its own or in a thread; one that dies is started again where the journal is.
+
+    `published` and `news` are what it last told.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        config: ServiceConfig,
+        journal: Journal,
+        published: Published,
+        tally: Tally,
+        *,
+        apart: bool,
+    ) -> None:
+        self.published = published
+        self.history = tally.history
+        self.news = News(saved=published.version).counted(tally)
+        self.saved_at = time.monotonic()
+        self.answered = deque(journal.do(partial(records.recent_answers, count=RECENT)), maxlen=RECENT)
+        self._home, self._config, self._journal, self._apart = home, config, journal, apart
+        self._counting = threading.Lock()
+        self._handled = Rate()
+        self._reserved = 0  # examples about to be accepted
+        self._queued = 0  # examples accepted but not learned
+        self._woken = False  # since it last asked for batches
+        self._untold: list[bool] = []  # whether answers that were given were right
+        self._sending = threading.Lock()
+        self._tickets = itertools.count()
+        self._commands: dict[int, Future[Any]] = {}
+        self._connection: Connection | None = None
+        self._engine: Any = None  # a process or a thread
+        self._ending = False
+        self._over: str | None = None  # why it will not go on
+        self._listener = threading.Thread(target=self._keep_going, name="learning", daemon=True)
+        journal.do(self._count)
+
+    def start(self) -> None:
+        self._start_engine()
+        self._listener.start()
+
+    def stop(self) -> None:
+        """After the batch at hand, with a checkpoint."""
+        self._ending = True
+        self._send("stop")
+        if self._listener.ident is not None:
+            self._listener.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is learning, or waiting to."""
+        return self._listener.is_alive() and self._over is None
+
+    @property
+    def rate(self) -> float:
+        """Examples learned a second, lately."""
+        return self._handled.rate
+
+    @property
+    def error(self) -> str | None:
+        return self._over or self.news.error
+
+    # The queue
+
+    @property
+    def waiting(self) -> int:
+        """Examples accepted, or about to be, but not learned."""
+        return self._reserved + self._queued
+
+    def reserve(self, count: int, most: int) -> bool:
+        """Room in the queue, of `most` places, for examples that are about to be accepted."""
+        with self._counting:
+            if self.waiting + count > most:
+                return False
+            self._reserved += count
+            return True
+
+    def settle(self, reserved: int, accepted: int) -> None:
+        """Of so many that were about to be, so many were accepted."""
+        with self._counting:
+            self._reserved -= reserved
+            self._queued += accepted
+        if accepted and not self._woken:  # once is enough: the pipe must not fill up while a batch is learned
+            self._woken = self._send("wake")
+
+    def _count(self, db: Any) -> None:
+        """In the journal's thread, where nothing else is accepted meanwhile."""
+        with self._counting:
+            self._queued = records.waiting(db)[0]
+
+    # Commands
+
+    def command(self, name: str, **arguments: Any) -> "Future[Any]":
+        """Have something done between two batches."""
+        future: Future[Any] = Future()
+        ticket = next(self._tickets)
+        self._commands[ticket] = future
+        if not self.alive or not self._send("command", (ticket, name, arguments)):
+            self._refuse(self.error or "The learner is just being started again. Try it once more.")
+        return future
+
+    def tell_answered(self, right: Sequence[bool]) -> None:
+        """Whether answers that were given were right."""
+        self.answered.extend(right)
+        self._untold.extend(right)  # the engine hears it when it asks for something
+
+    def _refuse(self, why: str) -> None:
+        for ticket in list(self._commands):
+            self._commands.pop(ticket).set_exception(JournalError(why))
+
+    # The pipe
+
+    def _start_engine(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        number = self._journal.do(partial(records.value, name="current"))
+        arguments = (theirs, self._home.path, self._config, number)
+        if self._apart:
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(["evenkeel.service.engine"])
+            self._engine = context.Process(target=run_engine, args=arguments, name="evenkeel learner", daemon=True)
+        else:
+            self._engine = threading.Thread(target=run_engine, args=arguments, name="learner", daemon=True)
+        self._journal.do(self._count)
+        with self._sending:
+            self._connection = ours
+        self._engine.start()
+        if self._apart:
+            theirs.close()  # so that its end is the end of the pipe
+
+    def _send(self, kind: str, value: Any = None) -> bool:
+        with self._sending:
+            if self._connection is None:
+                return False
+            try:
+                self._connection.send((kind, value))
+            except OSError:
+                return False
+            return True
+
+    def _keep_going(self) -> None:
+        """Listen to the engine; where it ends without a word, start another."""
+        pause = 1.0
+        while True:
+            begun = time.monotonic()
+            if self._listen() or self._ending:
+                break
+            self.news = replace(self.news, error="The learning process died. It is started again.")
+            self._refuse("The learning process died, and is started again. Try it once more.")
+            pause = 1.0 if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
+            time.sleep(pause)
+            with suppress(EvenkeelError):
+                self._start_engine()
+        self._engine.join()
+        self._refuse(self.error or "The service is being stopped.")
+
+    def _listen(self) -> bool:
+        """Until the engine says that it has ended; False if it did not say so."""
+        connection = self._connection
+        while connection is not None:
+            try:
+                kind, value = connection.recv()
+            except (EOFError, OSError):
+                return False
+            if kind == "failed":
+                self._over = value
+            if kind in ("failed", "stopped"):
+                return True
+            self._hear(kind, value)
+        return False
+
+    def _hear(self, kind: str, value: Any) -> None:
+        if kind == "handled":
+            self._handled.add(value)
+            with self._counting:
+                self._queued -= value
+        elif kind == "published":
+            self.published = value
+        elif kind == "news":
+            self.news = value
+        elif kind == "history":
+            self.history = value
+        elif kind == "saved":
+            self.saved_at = time.monotonic()
+            self._journal.tidy()
+        elif kind == "done":
+            ticket, result, error = value
+            future = self._commands.pop(ticket)
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        else:
+            self._woken = False
+            untold, self._untold = self._untold, []
+            if untold:
+                self._send("answered", untold)
+            future = self._journal.write(value) if kind == "journal" else self._journal.tidy(scrub=True)
+            future.add_done_callback(self._reply)
+
+    def _reply(self, done: "Future[Any]") -> None:
+        error = done.exception()
+        self._send("reply", (None, error) if error is not None else (done.result(), None))
