@@ -8,7 +8,9 @@ the examples were learned, and a learner that was never killed learns them so, t
 
 import argparse
 import multiprocessing
+import os
 import random
+import signal
 import socket
 import sqlite3
 import tempfile
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -111,41 +114,57 @@ def sample(chance: random.Random, step: int) -> tuple[list[float], int]:
 def serve(folder: str, port: int) -> None:
     """What `evenkeel serve` does."""
     with listen("127.0.0.1", port) as listening:
-        run(Service(Path(folder), None, SETTINGS), listening, "127.0.0.1")
+        run(Service(Path(folder), None, SETTINGS, apart=True), listening, "127.0.0.1")
 
 
-def answers(url: str) -> bool:
+def asked(url: str, path: str) -> Any:
+    """The answer; None if there is none, or it is no good."""
     try:
-        return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+        answer = httpx.get(url + path, timeout=5)
     except httpx.TransportError:
-        return False
+        return None
+    return answer.json() if answer.is_success else None
 
 
-def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, int]:
-    """The load, after so many kills; and how many of them hit a service that had not caught up yet."""
+@dataclass
+class Kills:
+    service: int = 0
+    early: int = 0  # of the service, before it had caught up
+    learner: int = 0
+
+
+def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
+    """The load, after so many kills: of the service, and of the process in which it learns."""
     # Each service is a process of its own, but forked from one that has torch loaded, which takes longest.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["evenkeel.service.server"])
-    chance, early = random.Random(seed), 0
+    chance, count = random.Random(seed), Kills()
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     load = Load(f"http://127.0.0.1:{port}", seed)
     threads: list[threading.Thread] = []
-    for kill in range(kills + 1):
-        service = processes.Process(target=serve, args=(str(folder), port))
-        service.start()
+    service = processes.Process(target=serve, args=(str(folder), port))
+    service.start()
+    while count.service + count.learner < kills:
         threads = threads or load.start()
-        if kill < kills and chance.random() < 0.4:  # at any moment of the start, of the recovery above all
-            time.sleep(chance.uniform(0, 1))
-            early += not answers(load.url)
+        if chance.random() < 0.3:  # at any moment of the start, of the recovery above all
+            time.sleep(chance.uniform(0, 4))
+            count.early += asked(load.url, "/readyz") is None
         else:
-            while not answers(load.url):
-                assert service.is_alive(), "It did not start again."
-                time.sleep(0.02)
+            wait_ready(load.url, service)
             time.sleep(chance.uniform(0, 1))
-        if kill < kills:
+        learner = (asked(load.url, "/v1/status") or {}).get("processes", {}).get("learner")
+        if learner is not None and chance.random() < 0.3:
+            os.kill(learner, signal.SIGKILL)
+            count.learner += 1
+        else:
             service.kill()
             service.join()
+            count.service += 1
+            service = processes.Process(target=serve, args=(str(folder), port))
+            service.start()
+    wait_ready(load.url, service)
+    time.sleep(1)
     load.stopping.set()
     for thread in threads:
         thread.join()
@@ -157,15 +176,21 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, int]:
     assert examples["accepted"] == examples["learned"] + examples["refused"], examples
     assert examples["accepted"] == len(load.acknowledged) + len(load.labelled), examples
     assert status["accuracy"]["answered"]["labelled"] == len(load.labelled)
-    return load, early
+    return load, count
+
+
+def wait_ready(url: str, service: BaseProcess) -> None:
+    while asked(url, "/readyz") is None:
+        assert service.is_alive(), "It did not start again."
+        time.sleep(0.02)
 
 
 def settled(url: str) -> Any:
     """The status once nothing waits any more."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        status = httpx.get(f"{url}/v1/status", timeout=30).json()
-        if status["state"] == "idle":
+        status = asked(url, "/v1/status")
+        if status is not None and status["state"] == "idle":
             return status
         time.sleep(0.05)
     raise TimeoutError(str(status))
@@ -200,10 +225,11 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         begun, home = time.monotonic(), Path(folder) / "model"
-        load, early = disturb(home, arguments.kills, arguments.seed)
+        load, kills = disturb(home, arguments.kills, arguments.seed)
         batches = compare(home, load)
     print(
-        f"{arguments.kills} kills ({early} of them before it had caught up) in {time.monotonic() - begun:.0f} s: "
+        f"{arguments.kills} kills ({kills.service} of the service, {kills.early} of them before it had caught up, "
+        f"{kills.learner} of its learner) in {time.monotonic() - begun:.0f} s: "
         f"{len(load.acknowledged):,} examples and {len(load.labelled):,} late labels acknowledged, {load.predicted:,} "
         f"predictions; all learned, none twice, in {batches:,} batches; weights equal to the twin's, bit for bit."
     )

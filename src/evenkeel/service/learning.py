@@ -21,7 +21,7 @@ from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError
 from evenkeel.service.tally import RECENT, Rate, Tally
 
-PATIENCE = 30.0  # seconds between attempts to start an engine that dies again and again, at most
+SOON, PATIENCE = 0.1, 30.0  # seconds before an engine that died is started again, more each time it dies young
 
 
 class Learning:
@@ -42,7 +42,7 @@ class Learning:
     ) -> None:
         self.published = published
         self.history = tally.history
-        self.news = News(saved=published.version).counted(tally)
+        self.news = News(saved=published.version, recovering=True).counted(tally)  # until it says otherwise
         self.saved_at = time.monotonic()
         self.answered = deque(journal.do(partial(records.recent_answers, count=RECENT)), maxlen=RECENT)
         self._home, self._config, self._journal, self._apart = home, config, journal, apart
@@ -77,6 +77,11 @@ class Learning:
     def alive(self) -> bool:
         """Whether it is learning, or waiting to."""
         return self._listener.is_alive() and self._over is None
+
+    @property
+    def process(self) -> int | None:
+        """Of the engine, where it has one of its own."""
+        return getattr(self._engine, "pid", None)
 
     @property
     def rate(self) -> float:
@@ -166,14 +171,14 @@ class Learning:
 
     def _keep_going(self) -> None:
         """Listen to the engine; where it ends without a word, start another."""
-        pause = 1.0
+        pause = SOON
         while True:
             begun = time.monotonic()
             if self._listen() or self._ending:
                 break
             self.news = replace(self.news, error="The learning process died. It is started again.")
             self._refuse("The learning process died, and is started again. Try it once more.")
-            pause = 1.0 if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
+            pause = SOON if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
             time.sleep(pause)
             with suppress(EvenkeelError):
                 self._start_engine()

@@ -1,5 +1,6 @@
 """How a service is, for people and the dashboard."""
 
+import os
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         if config.input.size is None
         else {"kind": "image", "channels": config.input.channels, "size": config.input.size},
         "memory": {"samples": sum(published.stored.values()), "bytes": published.bytes},
+        "processes": {"service": os.getpid(), "learner": learning and learning.process},
         "uptime": time.monotonic() - service.started_at,
     }
     if learning is None:
