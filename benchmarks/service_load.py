@@ -3,8 +3,8 @@
 Run: python benchmarks/service_load.py --seconds 60      (make bench also writes service_load.json)
 
 A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults), one client process
-on the same two cores. It teaches batches of 32 as fast as they are accepted, and asks 200 times a second at moments fixed
-beforehand: an answer's time counts from the moment it was due, so that a server that stalls cannot hide it.
+on the same two cores. It teaches `--teach` examples a second in batches of 32, and asks 200 times a second at moments
+fixed beforehand: an answer's time counts from the moment it was due, so that a server that stalls cannot hide it.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
     return teach, ask
 
 
-async def load(port: int, seconds: float) -> tuple[list[float], int]:
+async def load(port: int, seconds: float, pace: float) -> tuple[list[float], int]:
     """Times to answer, in ms, and how often a teacher was told to come later."""
     teach, ask = requests(np.random.default_rng(0))
     begun, end, full = time.perf_counter(), time.perf_counter() + seconds, 0
@@ -71,11 +71,11 @@ async def load(port: int, seconds: float) -> tuple[list[float], int]:
         nonlocal full
         connection, place = Connection(port), number
         while time.perf_counter() < end:
+            await asyncio.sleep(max(0.0, begun + place * BATCH / pace - time.perf_counter()))
             status, body = await connection.send(teach[place % len(teach)])
             place += TEACHERS
             if status == 429:
                 full += 1
-                await asyncio.sleep(0.2)
             elif status != 202:
                 raise RuntimeError(body.decode())
 
@@ -100,7 +100,7 @@ def resident(process: int) -> float:
     return int(found[1]) / 1000 if found else 0.0
 
 
-def measure(seconds: float) -> dict[str, object]:
+def measure(seconds: float, pace: float) -> dict[str, object]:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         settings = ["--set", f"input.features={FEATURES}"]
@@ -117,11 +117,11 @@ def measure(seconds: float) -> dict[str, object]:
                     told: dict[str, object] = json.load(answer)
                     return told
 
-            asyncio.run(load(port, 5))  # to warm up
+            asyncio.run(load(port, 5, pace))  # to warm up
             memory, parts = [resident(server.pid)], max(1, round(seconds / 60))
             begun, before, times, full = time.perf_counter(), status(), list[float](), 0
             for _ in range(parts):
-                part, refused = asyncio.run(load(port, seconds / parts))
+                part, refused = asyncio.run(load(port, seconds / parts, pace))
                 times, full = times + part, full + refused
                 memory.append(resident(server.pid))
             after, took = status(), time.perf_counter() - begun
@@ -130,7 +130,9 @@ def measure(seconds: float) -> dict[str, object]:
     learned = after["examples"]["learned"] - before["examples"]["learned"]  # type: ignore[index]
     return {
         "seconds": round(took),
+        "offered_per_second": round(pace),
         "learned_per_second": round(learned / took),
+        "waiting_at_the_end": after["queue"]["waiting"],  # type: ignore[index]
         "batches_of": BATCH,
         "told_to_come_later": full,
         "predictions_per_second": round(len(times) / took),
@@ -144,9 +146,10 @@ def measure(seconds: float) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--teach", type=float, default=2400, help="Examples a second to be offered.")
     parser.add_argument("--write", action="store_true", help="Write service_load.json beside this file.")
     arguments = parser.parse_args()
-    measured = measure(arguments.seconds)
+    measured = measure(arguments.seconds, arguments.teach)
     print(json.dumps(measured, indent=1))
     if arguments.write:
         Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Classifier:
         self.memory = memory
         self.labels = labels
         self.intake = intake
+        self._stays = False  # whether the net is in evaluation mode for good
 
     @property
     def classes(self) -> list[Hashable]:
@@ -50,7 +52,7 @@ class Classifier:
     def classify(self, x: Tensor) -> Tensor:
         """(n, outputs) scores of what the network takes."""
         # Not inference mode: a table that the net caches now (of positions, say) would be of no use in training.
-        with evaluating(self.net), torch.no_grad():
+        with nullcontext() if self._stays else evaluating(self.net), torch.no_grad():
             return self.method.classify(self.net, self.memory, x)
 
     def snapshot(self) -> "Classifier":
@@ -60,8 +62,9 @@ class Classifier:
         method = copy.deepcopy(self.method, same)
         intake = copy.deepcopy(self.intake, same)
         memory = copy.deepcopy(self.memory, same) if method.asks_memory else Memory(1)
-        net.eval()  # for good, so that no thread changes the mode while another is asking
-        return Classifier(net.requires_grad_(False), method, memory, self.labels.copy(), intake)
+        copied = Classifier(net.eval().requires_grad_(False), method, memory, self.labels.copy(), intake)
+        copied._stays = True  # no thread changes the mode while another is asking
+        return copied
 
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from evenkeel.exporting import described
-from evenkeel.service.keys import Keyring
+from evenkeel.service.keys import LOOK, Keyring
 from tests.service.conftest import Open, examples
 from tests.test_cli import call
 
@@ -167,4 +168,5 @@ def test_keys_are_made_listed_and_removed(opened: Open, capsys: pytest.CaptureFi
     assert "camera" in call(capsys, "keys", "list", str(home.path))[1]
     assert "already" in call(capsys, "keys", "add", str(home.path), "camera", "--scope", "admin")[2]
     assert call(capsys, "keys", "remove", str(home.path), "camera")[0] == 0
+    time.sleep(LOOK)
     assert keyring.scopes(f"Bearer {secret.strip()}") is None

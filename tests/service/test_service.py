@@ -129,10 +129,10 @@ def test_too_many_labels_and_strange_ones_are_refused(opened: Open) -> None:
     service = opened("limits.classes=2")
     teach(service, examples(4))
     with pytest.raises(InputError, match="3 different labels; the limit is 2"):
-        service.learn(examples(1, labels=["bird"]))
+        service.learn(examples(1, labels=["bird"])).result()
     fixed = opened("classes=['cat', 'dog']", folder="fixed")
     with pytest.raises(InputError, match=r"'dgo' is not one of 'cat', 'dog'\. Did you mean 'dog'"):
-        fixed.learn(examples(1, labels=["dgo"]))
+        fixed.learn(examples(1, labels=["dgo"])).result()
 
 
 def test_a_batch_that_is_not_finite_is_refused_and_the_rest_goes_on(opened: Open) -> None:
@@ -399,6 +399,18 @@ def test_a_damaged_journal_is_left_alone_and_answers_go_on(opened: Open) -> None
         with pytest.raises(JournalError, match="Predictions go on; nothing is learned"):
             refused()
     assert path.read_bytes() == bytes(content)
+
+
+def test_damaged_predictions_are_put_aside(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(32))
+    service.close()
+    service.home.predictions.write_bytes(b"nothing of the kind" * 1000)
+    again = opened()
+    x = [examples(1)[0].x]
+    (id,) = again.remember(x, *again.predict(x)).result()
+    assert again.tell([(id, "cat")]).result()[0].new
+    assert service.home.predictions.with_name("predictions.sqlite.damaged").is_file()
 
 
 def _on_a_disk_that_takes_nothing(path: Path) -> None:

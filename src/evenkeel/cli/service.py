@@ -164,6 +164,8 @@ def list_command(folder: Folder) -> None:
 def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
     """Take a key away; a running service refuses it at once."""
     remove_key(Home(folder).keys, name)
+    if not read_keys(Home(folder).keys):
+        notes.print("It was the last one: on 127.0.0.1 everybody on this machine may do everything now.")
 
 
 def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:

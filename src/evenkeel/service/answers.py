@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError
@@ -35,6 +36,10 @@ async def done(future: "Future[T]") -> T:
     return await asyncio.wrap_future(future)
 
 
+def as_json(content: Any, status: int = 200) -> Response:
+    return Response(to_json(content), status, media_type="application/json")
+
+
 def answers(model: Any, *others: int, ok: int = 200) -> dict[str, Any]:
     """For the OpenAPI document: what a route gives, and the statuses of its errors beside the usual ones."""
     codes = (400, 401, 403, 408, 413, 422, 503, *others)
@@ -55,7 +60,9 @@ def tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ValidationError)
     async def invalid(_: Request, error: ValidationError) -> Response:
-        return JSONResponse({"error": _faults(error.errors(include_url=False, include_context=False))}, 422)
+        return JSONResponse(
+            {"error": _faults(error.errors(include_url=False, include_context=False, include_input=False))}, 422
+        )
 
     @app.exception_handler(RequestValidationError)
     async def invalid_parameter(_: Request, error: RequestValidationError) -> Response:

@@ -61,10 +61,12 @@ class Limits(Strict):
     """Examples accepted but not learned yet; beyond it a client is told to come later"""
     examples: PositiveInt = 1_000
     """Examples of one request"""
-    body: PositiveInt = 16_000_000
+    body: PositiveInt = 8_000_000
     """Bytes of one request"""
     pixels: PositiveInt = 25_000_000
-    """Pixels of an image, before it is resized"""
+    """Pixels of all images of one request, before they are resized"""
+    magnitude: PositiveFloat = 1e6
+    """The largest number of a vector; what is far beyond the others would spoil what is learned after it"""
     label: PositiveInt = 200
     """Characters of a label, and of an id"""
     classes: PositiveInt = 1_000

@@ -4,6 +4,7 @@ It runs in a process of its own, so that answers never wait for it, and speaks w
 batches, and sends what the world may see. `learning` is the other end.
 """
 
+import os
 import signal
 import threading
 import time
@@ -31,6 +32,7 @@ AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
 PUBLISH = 0.1  # seconds between snapshots, at least, while there is more to learn
 PUBLISHING = 0.1  # share of the time that may be spent on them, at most: a large network is published less often
 MEASURE = 5.0  # seconds between points of the history, while something is learned
+NICE = 10  # how much the process of the learner stands back where there are few cores
 PAUSE = 1.0  # seconds before the journal is tried again after it failed
 
 
@@ -125,15 +127,17 @@ class Engine:
         self.channel = channel
         self.number = number
         self.learner, self.tally = versions.load(home, number)
-        self._answered = deque(channel.do(partial(records.recent_answers, count=RECENT)), maxlen=RECENT)
+        self._answered = deque(channel.do(records.recent_answers), maxlen=RECENT)
         self._ahead: deque[Batch] = deque(channel.do(records.unlearned))
         self._news = News(recovering=bool(self._ahead), saved=number)
         self._waiting = True  # whether there may be something to learn beside what is ahead
         self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
         self._unpublished = self._unsaved = self._unmeasured = 0  # batches
-        self._published_at = self._measured_at = self._saved_at = time.monotonic()
+        self._published_at = self._point_at = self._saved_at = time.monotonic()
+        self._measure_again = 0.0
         self._publish_every = PUBLISH
-        self._handled = Rate()
+        self._handled = 0  # examples that wait no longer, but nobody was told so yet
+        self._lately = Rate()
 
     def run(self) -> None:
         """Until it is told to stop."""
@@ -203,13 +207,14 @@ class Engine:
         """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
         now = time.monotonic()
         if self._unpublished:
+            self._measure()
             self._publish()
-        if self._unmeasured and (now - self._measured_at >= MEASURE or not self.tally.history):
+        elif self._unmeasured and now - self._point_at >= MEASURE:
             self._measure()
         if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
             self.save()
         due = [
-            *([self._measured_at + MEASURE] if self._unmeasured else []),
+            *([self._point_at + MEASURE] if self._unmeasured else []),
             *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
             *([self._partial_since + self.config.batches.wait] if self._partial_since is not None else []),
         ]
@@ -218,8 +223,8 @@ class Engine:
     def _learn(self, batch: Batch) -> float:
         labels = [example.label for example in batch.examples]
         x = unpack([example.x for example in batch.examples], self.config.input)
-        self.tally.test(self.learner, x, labels)
         try:
+            self.tally.test(self.learner, x, labels)
             self.learner.learn(x, labels, key=[example.id for example in batch.examples])
         except EvenkeelError as error:  # a number that is not finite; the same again after a crash
             self.tally.refused += len(labels)
@@ -227,13 +232,13 @@ class Engine:
         else:
             self.tally.count(labels)
         self.number = batch.number
-        self.channel.send("handled", len(labels))
-        self._handled.add(len(labels))
+        self._handled += len(labels)
+        self._lately.add(len(labels))
         now = time.monotonic()
         self._unpublished += 1
         self._unsaved += 1
         self._unmeasured += 1
-        if now - self._measured_at >= MEASURE:
+        if now - self._point_at >= MEASURE:
             self._measure()
         if now - self._published_at >= self._publish_every:
             self._publish()
@@ -250,21 +255,29 @@ class Engine:
         self.channel.send(
             "published", Published(self.number, snapshot, stored(self.learner), self.learner.memory.nbytes)
         )
+        self.channel.send("handled", self._handled)  # after the snapshot: who waits no longer is in what answers
+        self._handled = 0
         self._published_at, self._unpublished = time.monotonic(), 0
         self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
 
     def _measure(self) -> None:
-        bias = recency_bias(self.learner, self.tally.newest)
-        self._news = replace(self._news, recency_bias=bias)
+        """The recency bias, unless it would take too much of the time; and a point of the history, if it is due."""
+        begun = time.monotonic()
+        if begun >= self._measure_again:
+            self._news = replace(self._news, recency_bias=recency_bias(self.learner, self.tally.newest))
+            now = time.monotonic()
+            self._measure_again = now + (now - begun) / PUBLISHING
+        if self.tally.history and begun - self._point_at < MEASURE:
+            return
         self.tally.add_point(
             accuracy=share(self.tally.tested_lately),
             answered=share(self._answered),
-            recency_bias=bias,
+            recency_bias=self._news.recency_bias,
             queue=sum(len(batch.examples) for batch in self._ahead),
-            rate=self._handled.rate,
+            rate=self._lately.rate,
         )
         self.channel.send("history", self.tally.history)
-        self._measured_at, self._unmeasured = time.monotonic(), 0
+        self._point_at, self._unmeasured = time.monotonic(), 0
 
     # Commands
 
@@ -294,26 +307,29 @@ class Engine:
         self._publish()
         return version
 
-    def forget(self, id: str) -> Forgotten:
-        """Remove an example from the journal, from memory, and from the memory of every version that is kept."""
+    def forget(self, id: str, *, prediction: bool) -> Forgotten:
+        """Remove an example from the journal, from memory, and from the memory of every version that is kept.
+
+        `prediction`: something was removed already.
+        """
         held = self.channel.do(partial(records.find, id=id))
         learned = held.batch is not None and held.batch <= self.number
-        waits = held.example and not learned
+        waits = held.known and not learned
         memory = self.learner.forget(id)
         if learned or memory:
             self.save()  # so that the journal needs the example no longer
         others = [number for number in self.home.versions() if number != self.number]
         older = sum(versions.scrub(self.home.version(number), id) for number in others)
-        if not (held.example or held.prediction or memory or older):
+        if not (held.known or prediction or memory or older):
             raise UnknownError(f"Nothing is held under the id {id!r}: neither in the journal nor in memory.")
         self.channel.do(partial(records.delete, id=id, withdrawn=waits))
         self.channel.scrub()
         if waits:
             kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
             self._ahead = deque(batch for batch in kept if batch.examples)
-            self.channel.send("handled", 1)  # it waits no longer
+            self._handled += 1
         self._publish()
-        return Forgotten(waits, memory, older, held.prediction)
+        return Forgotten(waits, memory, older, prediction)
 
 
 def run_engine(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
@@ -321,6 +337,7 @@ def run_engine(connection: Connection, path: Path, config: ServiceConfig, number
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to hear; it says when to stop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.nice(NICE)  # answers come first
     torch.set_num_threads(config.threads or torch.get_num_threads())
     channel = Channel(connection)
     try:

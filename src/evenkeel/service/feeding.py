@@ -74,7 +74,7 @@ class Feed:
                 if self.config.input.size is not None:
                     raise DataError(f"{where} is a vector, but this service takes images.")
                 try:
-                    (x,) = payload.vectors([cell.tolist()], self.config.input)
+                    (x,) = payload.vectors([cell.tolist()], self.config.input, self.config.limits.magnitude)
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None
                 yield Item(where, x, label, _identity(where, x))
@@ -107,7 +107,7 @@ class Feed:
 
     def _sample(self, sent: object, where: str) -> bytes:
         if self.config.input.size is None:
-            return payload.vectors([sent.x], self.config.input)[0]  # type: ignore[attr-defined]
+            return payload.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
         data = payload.from_base64(sent.image)  # type: ignore[attr-defined]
         return payload.picture(data, self.config.input, self.config.limits.pixels, where)
 

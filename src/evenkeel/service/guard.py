@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -71,6 +72,8 @@ class Guard:
         except RefusedError as refusal:
             status = refusal.status
             await _answer(send, refusal)
+        except ClientDisconnect:
+            status = 499  # nobody is there to be answered
         finally:
             self.seen(scope, status, time.perf_counter() - begun)
 
@@ -82,8 +85,15 @@ class Guard:
             raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
         if self.is_open() and _name(host) not in LOOPBACK:
             raise RefusedError(403, "Without keys this service answers only to the names 127.0.0.1 and localhost.")
-        if origin and urlsplit(origin).netloc != host:
+        if origin and _netloc(origin) != host:
             raise RefusedError(403, "Pages of other sites may not use this service.")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str | None:
@@ -105,32 +115,43 @@ class PatientProtocol(HttpToolsProtocol):
     """Uvicorn's own, which would wait for ever for the end of the headers, and take any number of them."""
 
     seconds = 30.0
+    _unread: int | None = 0  # bytes of headers that are not whole yet; None outside of them
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None and (self.cycle is None or self.cycle.response_complete):
-            self._await_headers()  # of the next request on a connection that was kept
-        self._unread += len(data) if self._waiting is not None else 0
         super().data_received(data)
-        if self._waiting is not None and self._unread > HEADERS:
-            self.transport.close()
+        if self._unread is not None:
+            self._unread += len(data)
+            if self._unread > HEADERS:
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._await_headers()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._unread is not None:  # else it is a trailer, of which there may be any number
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._forget_headers()
+        self._unread = None
+        self._forget_timer()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_headers()
+        self._forget_timer()
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
+        self._forget_timer()
         self._unread = 0
-        self._waiting: asyncio.TimerHandle | None = self.loop.call_later(self.seconds, self.transport.close)
+        self._timer = self.loop.call_later(self.seconds, self.transport.close)
 
-    def _forget_headers(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

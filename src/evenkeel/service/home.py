@@ -15,11 +15,12 @@ CONFIG = "service.toml"
 
 
 class Home:
-    """`service.toml`, `journal.sqlite`, `versions/` and `keys.json` below one folder."""
+    """`service.toml`, `journal.sqlite`, `predictions.sqlite`, `versions/` and `keys.json` below one folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / "journal.sqlite"
+        self.predictions = path / "predictions.sqlite"
         self.keys = path / "keys.json"
         self._versions = path / "versions"
         self._lock: BinaryIO | None = None

@@ -1,6 +1,6 @@
 """The journal: what was accepted is on the disk before anyone is told so.
 
-SQLite in WAL mode with synchronous=FULL, written by one thread. While a commit waits for the disk, what arrives gathers
+SQLite in WAL mode, written by one thread. While a commit waits for the disk, what arrives gathers
 and shares the next one (group commit), so that many clients cost few flushes. `records` has what is written.
 """
 
@@ -18,54 +18,32 @@ from evenkeel.errors import EvenkeelError
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS examples (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they are learned
-    id TEXT NOT NULL UNIQUE,
-    own INTEGER NOT NULL,                   -- whether the client chose the id, and so may send it again
-    digest BLOB NOT NULL,                   -- of sample and label: what is sent again must be the same
-    label TEXT,                             -- JSON
-    x BLOB,                                 -- NULL, as the label, once it is inside a checkpoint
-    batch INTEGER                           -- NULL while it waits
-);
-CREATE INDEX IF NOT EXISTS waiting ON examples(seq) WHERE batch IS NULL;
-CREATE INDEX IF NOT EXISTS held ON examples(batch) WHERE x IS NOT NULL;
-CREATE TABLE IF NOT EXISTS predictions (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    version INTEGER NOT NULL,
-    answered TEXT NOT NULL,                 -- JSON
-    truth TEXT,                             -- JSON; NULL until someone tells
-    x BLOB                                  -- NULL once it is an example
-);
-CREATE TABLE IF NOT EXISTS versions (
-    number INTEGER PRIMARY KEY,             -- of the last batch inside
-    time REAL NOT NULL,
-    learned INTEGER NOT NULL,
-    asked INTEGER NOT NULL,                 -- whether someone asked for it
-    note TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value);
-INSERT OR IGNORE INTO meta VALUES ('batch', 0), ('current', 0), ('accepted', 0), ('withdrawn', 0), ('labelled', 0),
-    ('right', 0);
-"""
-
 
 class JournalError(EvenkeelError):
     """The journal cannot be written; nothing of what was to be written is in it."""
 
 
 class Journal:
-    """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others."""
+    """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others.
 
-    def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], bool] = lambda _: False) -> None:
+    `flushed`: an operation's result is told only when it would survive a power cut; without, a kill.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: str,
+        *,
+        flushed: bool = True,
+        tidy: Callable[[sqlite3.Connection], bool] = lambda _: False,
+    ) -> None:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again after it could
         self._tidy = tidy
         self._untidy, self._scrub = True, False
         self._queue: queue.SimpleQueue[tuple[Operation[Any], Future[Any]] | None] = queue.SimpleQueue()
         try:
-            self._db = open_database(path)
+            self._db = open_database(path, schema, flushed=flushed)
         except sqlite3.Error as error:
             raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from None
         self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
@@ -145,14 +123,14 @@ class Journal:
         return result, None
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:
     """Ready to be written, and whole: a damaged page is found here and not in the middle of the night."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
     db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: someone may have asked for that
     found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    db.executescript(SCHEMA)
+    db.executescript(schema)
     return db

@@ -5,7 +5,9 @@ import hmac
 import json
 import re
 import secrets
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,9 @@ from evenkeel.errors import SettingsError, one_of
 
 SCOPES = ("predict", "learn", "admin")
 """To ask; to teach; to do everything, forgetting and going back included."""
+
+
+LOOK = 0.05  # seconds between looks at the file
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Keyring:
         self.open_without = open_without  # whether everybody may do everything while there are no keys
         self._path = path
         self._read: int | None = None
+        self._look_again = 0.0
         self._keys: list[Key] = []
 
     @property
@@ -54,12 +60,17 @@ class Keyring:
         return None if found is None else SCOPES if "admin" in found.scopes else found.scopes
 
     def _current(self) -> list[Key]:
+        if time.monotonic() < self._look_again:
+            return self._keys
+        self._look_again = time.monotonic() + LOOK
         try:
             changed = self._path.stat().st_mtime_ns
         except FileNotFoundError:
             changed = 0
         if changed != self._read:
-            self._keys, self._read = read_keys(self._path), changed
+            self._read = changed
+            with suppress(SettingsError):  # a file that was spoilt while we ran: the keys there were stay good
+                self._keys = read_keys(self._path)
         return self._keys
 
 

@@ -44,7 +44,7 @@ class Learning:
         self.history = tally.history
         self.news = News(saved=published.version, recovering=True).counted(tally)  # until it says otherwise
         self.saved_at = time.monotonic()
-        self.answered = deque(journal.do(partial(records.recent_answers, count=RECENT)), maxlen=RECENT)
+        self.answered = deque(journal.do(records.recent_answers), maxlen=RECENT)
         self._home, self._config, self._journal, self._apart = home, config, journal, apart
         self._counting = threading.Lock()
         self._handled = Rate()

@@ -16,26 +16,42 @@ from evenkeel.service.config import Input
 Sample = NDArray[np.float32] | NDArray[np.uint8]
 
 
-def vectors(rows: Sequence[Sequence[float]], input: Input) -> list[bytes]:
-    """Feature vectors, ready for the journal."""
+SIDE = 16_384  # pixels of an image's longer side, at most: a thin line of millions is no picture
+
+
+def vectors(rows: Sequence[Sequence[float]], input: Input, most: float) -> list[bytes]:
+    """Feature vectors, ready for the journal. `most`: how large a number may be."""
     for place, row in enumerate(rows):
         if len(row) != input.features:
             raise InputError(f"Vector {place} has {len(row)} numbers; this service takes {input.features}.")
-    with np.errstate(over="ignore"):
-        block = np.array(rows, dtype=np.float32)
-    bad = ~np.isfinite(block).all(axis=1)
+    block = np.array(rows, dtype=np.float64)
+    bad = ~(np.abs(block) <= most).all(axis=1)  # so that NaN is bad, too
     if bad.any():
-        raise InputError(f"Vector {int(bad.argmax())} has a number that is not finite, or too large.")
-    return [row.tobytes() for row in block]
+        raise InputError(
+            f"Vector {int(bad.argmax())} has a number that is not finite, or beyond {most:g} (limits.magnitude)."
+        )
+    return [row.tobytes() for row in block.astype(np.float32)]
 
 
 def picture(data: bytes, input: Input, most_pixels: int, where: str = "The image") -> bytes:
     """An encoded image, decoded and resized, ready for the journal. Only one thread at a time."""
-    sides = images.size_of(data, where)
-    if sides[0] * sides[1] > most_pixels:
-        raise DataError(f"{where} is {sides[0]} x {sides[1]} pixels; the limit is {most_pixels:,} pixels.")
+    return pictures([data], input, most_pixels, [where])[0]
+
+
+def pictures(files: Sequence[bytes], input: Input, most_pixels: int, names: Sequence[str]) -> list[bytes]:
+    """Several of them, which share the limit of pixels."""
+    left, samples = most_pixels, []
     channels, height, width = input.sample
-    return images.decode([(data, where)], (channels, height, width), resize=True).tobytes()
+    for data, where in zip(files, names, strict=True):
+        sides = images.size_of(data, where)
+        left -= sides[0] * sides[1]
+        if left < 0 or max(sides) > SIDE:
+            raise DataError(
+                f"{where} is {sides[0]} x {sides[1]} pixels; the limit is {most_pixels:,} pixels for all images of a "
+                f"request, and {SIDE:,} for a side."
+            )
+        samples.append(images.decode([(data, where)], (channels, height, width), resize=True).tobytes())
+    return samples
 
 
 def from_base64(text: str, where: str = "The image") -> bytes:

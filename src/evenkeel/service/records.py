@@ -8,7 +8,36 @@ from typing import Any
 
 from evenkeel.errors import InputError
 
-TIDY_ROWS = 256  # at a time, so that nobody waits long
+TIDY_ROWS = 128  # at a time, so that nobody waits long
+ANSWERS = 1_000  # that are remembered one by one
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS examples (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they are learned
+    id TEXT NOT NULL UNIQUE,
+    own INTEGER NOT NULL,                   -- whether the client chose the id, and so may send it again
+    digest BLOB NOT NULL,                   -- of sample and label: what is sent again must be the same
+    label TEXT,                             -- JSON
+    x BLOB,                                 -- NULL, as the label, once it is inside a checkpoint
+    batch INTEGER                           -- NULL while it waits
+);
+CREATE INDEX IF NOT EXISTS waiting ON examples(seq) WHERE batch IS NULL;
+CREATE INDEX IF NOT EXISTS held ON examples(batch) WHERE x IS NOT NULL;
+CREATE TABLE IF NOT EXISTS answers (       -- of predictions that were labelled, the newest
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    right INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS versions (
+    number INTEGER PRIMARY KEY,             -- of the last batch inside
+    time REAL NOT NULL,
+    learned INTEGER NOT NULL,
+    asked INTEGER NOT NULL,                 -- whether someone asked for it
+    note TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value);
+INSERT OR IGNORE INTO meta VALUES ('batch', 0), ('current', 0), ('accepted', 0), ('withdrawn', 0), ('labelled', 0),
+    ('right', 0);
+"""
 
 
 class UnknownError(InputError):
@@ -32,14 +61,6 @@ class Example:
 class Batch:
     number: int
     examples: list[Example]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    id: str
-    version: int
-    answered: Hashable
-    x: bytes
 
 
 @dataclass(frozen=True)
@@ -123,22 +144,19 @@ def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
 
 @dataclass(frozen=True)
 class Held:
-    """What there is under an id."""
+    """What there is of an example."""
 
-    example: bool
-    batch: int | None
-    prediction: bool
+    known: bool
+    batch: int | None = None
 
 
 def find(db: sqlite3.Connection, id: str) -> Held:
-    example = db.execute("SELECT batch FROM examples WHERE id = ?", (id,)).fetchone()
-    prediction = db.execute("SELECT 1 FROM predictions WHERE id = ?", (id,)).fetchone()
-    return Held(example is not None, example and example[0], prediction is not None)
+    row = db.execute("SELECT batch FROM examples WHERE id = ?", (id,)).fetchone()
+    return Held(known=False) if row is None else Held(known=True, batch=row[0])
 
 
 def delete(db: sqlite3.Connection, id: str, *, withdrawn: bool) -> None:
-    """Remove all that is held under an id. `withdrawn`: it was not learned yet, and never will be."""
-    db.execute("DELETE FROM predictions WHERE id = ?", (id,))
+    """`withdrawn`: it was not learned yet, and never will be."""
     db.execute("DELETE FROM examples WHERE id = ?", (id,))
     _add(db, "withdrawn", withdrawn)
 
@@ -149,39 +167,32 @@ def begin_rollback(db: sqlite3.Connection, learned: int) -> int:
     return _add(db, "batch", 1)
 
 
-def remember(db: sqlite3.Connection, predictions: Sequence[Prediction], keep: int) -> None:
-    db.executemany(
-        "INSERT INTO predictions (id, version, answered, x) VALUES (?, ?, ?, ?)",
-        [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions],
-    )
-    db.execute("DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (keep,))
+def tell(db: sqlite3.Connection, told: Sequence[tuple[Example, Hashable | None]]) -> list[bool | None]:
+    """Make examples of predictions whose true labels are known now, each with what was answered.
 
-
-def tell(db: sqlite3.Connection, truths: Sequence[tuple[str, Hashable]]) -> list[bool | None]:
-    """Make examples of predictions whose true labels are known now.
-
-    For each whether the answer was right; None where the same was told before.
+    None was answered where the prediction is not kept: then the example must be known already. Gives for each whether
+    the answer was right; None where the same was told before.
     """
-    return [_tell_one(db, id, truth) for id, truth in truths]
+    return [_tell_one(db, example, answered) for example, answered in told]
 
 
-def _tell_one(db: sqlite3.Connection, id: str, truth: Hashable) -> bool | None:
-    row = db.execute("SELECT answered, truth, x FROM predictions WHERE id = ?", (id,)).fetchone()
-    if row is None:
+def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | None) -> bool | None:
+    if answered is None and not find(db, example.id).known:
         raise UnknownError(
-            f"There is no prediction {id!r} any more, or there never was. Send the example to /v1/learn."
+            f"There is no prediction {example.id!r} any more, or there never was. Send the example to /v1/learn."
         )
-    answered, before, x = row
-    told = json.dumps(truth)
-    if before is not None:
-        if before != told:
-            raise ConflictError(f"The prediction {id!r} was labelled {before} before, and now {told}.")
+    try:
+        (new,) = accept(db, [example])
+    except ConflictError:
+        raise ConflictError(f"The prediction {example.id!r} was labelled before, and not {example.label!r}.") from None
+    if not new:
         return None
-    db.execute("UPDATE predictions SET truth = ?, x = NULL WHERE id = ?", (told, id))
-    accept(db, [Example(id, truth, x, own=True)])
+    right = answered == example.label and type(answered) is type(example.label)
     _add(db, "labelled", 1)
-    _add(db, "right", answered == told)
-    return bool(answered == told)
+    _add(db, "right", right)
+    db.execute("INSERT INTO answers (right) VALUES (?)", (right,))
+    db.execute("DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - ?", (ANSWERS,))
+    return right
 
 
 def note_version(db: sqlite3.Connection, version: Version, keep: int) -> list[int]:
@@ -232,12 +243,9 @@ def set_value(db: sqlite3.Connection, name: str, value: object) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
 
-def recent_answers(db: sqlite3.Connection, count: int) -> list[bool]:
-    """Whether the predictions labelled last were right, in the order they were made."""
-    rows = db.execute(
-        "SELECT answered = truth FROM predictions WHERE truth IS NOT NULL ORDER BY seq DESC LIMIT ?", (count,)
-    ).fetchall()
-    return [bool(right) for (right,) in reversed(rows)]
+def recent_answers(db: sqlite3.Connection) -> list[bool]:
+    """Whether the answers labelled last were right, the newest last."""
+    return [bool(right) for (right,) in db.execute("SELECT right FROM answers ORDER BY seq").fetchall()]
 
 
 def _add(db: sqlite3.Connection, name: str, number: int) -> int:

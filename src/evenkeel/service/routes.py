@@ -1,7 +1,7 @@
 """The routes by which clients teach and ask, and admins look after the model."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -9,83 +9,90 @@ from typing import Any
 
 import torch
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
-from evenkeel.service.answers import answers, done
+from evenkeel.service.answers import answers, as_json, done
+from evenkeel.service.door import Door
 from evenkeel.service.journal import JournalError
-from evenkeel.service.reading import Reader
+from evenkeel.service.reading import Question, Reader, read_json
 from evenkeel.service.schemas import ForgetAnswer, LearnAnswer, Note, PredictAnswer, VersionAnswer, VersionsAnswer
 from evenkeel.service.service import Accepted, Answer, Service
 
-May = Callable[[str], list[Any]]  # dependencies that let only bearers of a scope pass
+QUICK = 0.002  # seconds for which the loop may be held up by a prediction
 
 
-def client_routes(service: Service, may: May) -> APIRouter:
-    router, reader = APIRouter(), Reader(service.config)
+def client_routes(service: Service, door: Door) -> list[APIRouter]:
+    teaching, asking, reader = door("learn"), door("predict"), Reader(service.config)
     threads = service.config.threads or torch.get_num_threads()
     askers = ThreadPoolExecutor(2, "asker", initializer=torch.set_num_threads, initargs=(threads,))
 
-    @router.post("/v1/learn", dependencies=may("learn"), **reader.documented("learn", LearnAnswer, 202))
+    @teaching.post("/v1/learn", **reader.documented("learn", LearnAnswer, 202))
     async def learn(request: Request) -> Response:
         """Teach labelled examples, one or many. The answer comes when they are durable."""
         accepted = await done(service.learn(await reader.examples(request)))
         return taught(accepted)
 
-    @router.post("/v1/label", dependencies=may("learn"), **reader.documented("label", LearnAnswer, 202))
+    @teaching.post("/v1/label", **reader.documented("label", LearnAnswer, 202))
     async def label(request: Request) -> Response:
         """Tell the true labels of predictions that were made before; they are taught, and the answers counted."""
         accepted = await done(service.tell(await reader.truths(request)))
         return taught(accepted)
 
-    @router.post("/v1/predict", dependencies=may("predict"), **reader.documented("predict", PredictAnswer, 200))
+    @asking.post("/v1/predict", **reader.documented("predict", PredictAnswer, 200))
     async def predict(request: Request) -> Response:
         """Labels with probabilities, from the newest snapshot."""
         asked = await reader.question(request)
-        loop = asyncio.get_running_loop()
-        version, given = await loop.run_in_executor(askers, service.predict, asked.samples, asked.top)
+        version, given = await answered(asked)
         ids: Sequence[str | None] = [None] * len(given)
-        if asked.keep:
+        if asked.keep and service.config.limits.predictions:
             with suppress(JournalError):  # the answer is good all the same
                 kept = await done(service.remember(asked.samples, version, given))
                 ids = kept
-        return JSONResponse({"version": version, "predictions": list(map(_told, given, ids))})
+        return as_json({"version": version, "predictions": list(map(_told, given, ids))})
+
+    async def answered(asked: Question) -> tuple[int, list[Answer]]:
+        if len(asked.samples) * service.seconds_a_sample < QUICK:  # handing it to another thread would take longer
+            return service.predict(asked.samples, asked.top)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(askers, service.predict, asked.samples, asked.top)
 
     def taught(accepted: Sequence[Accepted]) -> Response:
         new = sum(each.new for each in accepted)
         counts = {"accepted": new, "repeated": len(accepted) - new, "waiting": service.waiting}
-        return JSONResponse({**counts, "ids": [each.id for each in accepted]}, 202)
+        return as_json({**counts, "ids": [each.id for each in accepted]}, 202)
 
-    return router
+    return [teaching, asking]
 
 
-def admin_routes(service: Service, may: May) -> APIRouter:
-    router = APIRouter()
+def admin_routes(service: Service, door: Door) -> list[APIRouter]:
+    router = door("admin")
+    note = {"requestBody": {"content": {"application/json": {"schema": Note.model_json_schema()}}}}
 
-    @router.delete("/v1/examples/{id}", dependencies=may("admin"), **answers(ForgetAnswer, 404))
-    async def forget(id: str) -> Response:
+    @router.delete("/v1/examples/{id}", **answers(ForgetAnswer, 404))
+    async def forget(request: Request, id: str) -> Response:  # noqa: ARG001
         """Remove an example from journal and memory. What the weights learned from it stays."""
         forgotten = await done(service.forget(id))
-        return JSONResponse(asdict(forgotten))
+        return as_json(asdict(forgotten))
 
-    @router.get("/v1/versions", dependencies=may("admin"), **answers(VersionsAnswer))
-    async def versions() -> Response:
+    @router.get("/v1/versions", **answers(VersionsAnswer))
+    async def versions(request: Request) -> Response:  # noqa: ARG001
         """The versions that are kept to go back to."""
         kept = await done(service.list_versions())
-        return JSONResponse({"current": service.published.version, "versions": [asdict(each) for each in kept]})
+        return as_json({"current": service.published.version, "versions": [asdict(each) for each in kept]})
 
-    @router.post("/v1/checkpoint", dependencies=may("admin"), **answers(VersionAnswer))
-    async def checkpoint(note: Note | None = None) -> Response:
+    @router.post("/v1/checkpoint", openapi_extra=note, **answers(VersionAnswer, 415))
+    async def checkpoint(request: Request) -> Response:
         """Save a version now; it is kept longer than those made by themselves."""
-        saved = await done(service.save(note.note if note else ""))
-        return JSONResponse(asdict(saved))
+        given = Note.model_validate_json(await read_json(request)) if await request.body() else Note()
+        saved = await done(service.save(given.note))
+        return as_json(asdict(saved))
 
-    @router.post("/v1/versions/{number}/rollback", dependencies=may("admin"), **answers(VersionAnswer, 404))
-    async def rollback(number: int) -> Response:
+    @router.post("/v1/versions/{number:int}/rollback", **answers(VersionAnswer, 404))
+    async def rollback(request: Request, number: int) -> Response:  # noqa: ARG001
         """Go on from an earlier version; what was learned since is gone."""
         saved = await done(service.rollback(number))
-        return JSONResponse(asdict(saved))
+        return as_json(asdict(saved))
 
-    return router
+    return [router]
 
 
 def _told(answer: Answer, id: str | None) -> dict[str, Any]:

@@ -2,10 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic_core import from_json
 
+from evenkeel.errors import InputError
 from evenkeel.service.config import ServiceConfig
 
+LISTS = {"learn": "examples", "predict": "examples", "label": "labels"}  # the field by which many come
+STRANGE = 64  # quotes or braces for each example that a body may hold: far more than it needs
 ID = r"^[A-Za-z0-9._:@+=-]+$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
@@ -99,7 +103,9 @@ class Schemas:
             "predict": create_model("QuestionAlone", __base__=question, **ways),
             "label": truth,
         }
-        self._readers = {name: _either(many[name], one[name]) for name in many}
+        self._readers = {name: (TypeAdapter(many[name]), TypeAdapter(one[name])) for name in many}
+        self._described = {name: TypeAdapter(many[name] | one[name]) for name in many}
+        self._marks = STRANGE * limits.examples + 1_000
         self.label: TypeAdapter[Any] = TypeAdapter(label)
         self.id: TypeAdapter[Any] = TypeAdapter(id)
 
@@ -113,12 +119,22 @@ class Schemas:
         return {"x": (vector, Field(description=f"{features} numbers"))}
 
     def read(self, name: str, body: bytes) -> Any:
-        """One thing or many, as it came."""
-        return self._readers[name].validate_json(body)
+        """One thing or many, as it came; straight from the bytes, much faster than by way of Python's dicts."""
+        if max(body.count(b'"'), body.count(b"{")) > self._marks:  # a fault for each would take very long to tell
+            raise InputError("The body has far too many fields or objects for the examples that it may hold.")
+        many, one = self._readers[name]
+        if LISTS[name].encode() not in body:
+            return one.validate_json(body)
+        try:
+            return many.validate_json(body)
+        except ValidationError as error:
+            if error.errors(include_input=False)[0]["loc"] == (LISTS[name],) and not _is_list(body, name):
+                return one.validate_json(body)  # it was only a label of that name
+            raise
 
     def described(self, name: str) -> dict[str, Any]:
         """For the OpenAPI document, with everything written out in its place."""
-        schema = self._readers[name].json_schema(ref_template="#/$defs/{model}")
+        schema = self._described[name].json_schema(ref_template="#/$defs/{model}")
         defined = schema.pop("$defs", {})
 
         def inlined(part: Any) -> Any:
@@ -132,12 +148,6 @@ class Schemas:
         return described
 
 
-def _either(many: Any, one: Any) -> TypeAdapter[Any]:
-    """Which of the two a body is, is told by the list that only one of them has."""
-    listed = next(name for name, field in many.model_fields.items() if field.is_required())
-
-    def which(given: Any) -> str:
-        return "many" if isinstance(given, dict) and listed in given else "one"
-
-    either: Any = Annotated[Annotated[many, Tag("many")] | Annotated[one, Tag("one")], Discriminator(which)]
-    return TypeAdapter(either)
+def _is_list(body: bytes, name: str) -> bool:
+    given = from_json(body)
+    return isinstance(given, dict) and LISTS[name] in given

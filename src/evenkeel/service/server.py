@@ -1,5 +1,6 @@
 """The service on a socket."""
 
+import gc
 import ipaddress
 import socket
 import sys
@@ -27,7 +28,8 @@ def require_keys(service_keys: object, host: str) -> None:
     if not service_keys and not is_loopback(host):
         raise SettingsError(
             f"The address {host} can be reached from other machines, and there are no keys: anyone could teach this "
-            "model. Make one with `evenkeel keys add MODEL_DIR NAME --scope learn`, or stay on 127.0.0.1."
+            "model. Start it on 127.0.0.1 to make its folder, then make a key: `evenkeel keys add MODEL_DIR NAME "
+            "--scope learn`."
         )
 
 
@@ -54,9 +56,11 @@ def run(service: Service, listening: socket.socket, host: str) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=int(limits.seconds) or 1,
         timeout_graceful_shutdown=10,
         limit_concurrency=1_000,
     )
+    gc.freeze()  # what is loaded by now stays; looking through all of it again and again would hold requests up
     with suppress(KeyboardInterrupt):  # uvicorn raises it anew when all is closed
         uvicorn.Server(config).run(sockets=[listening])

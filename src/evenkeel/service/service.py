@@ -1,34 +1,47 @@
 """A service without its wires: what HTTP and the command line both do."""
 
+import hashlib
+import itertools
 import json
+import secrets
 import sqlite3
-import threading
 import time
-import uuid
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenkeel.errors import CheckpointError, EvenkeelError, InputError, RunError, SettingsError, nearest
+from evenkeel.errors import (
+    CheckpointError,
+    DivergenceError,
+    EvenkeelError,
+    InputError,
+    RunError,
+    SettingsError,
+    nearest,
+)
 from evenkeel.experiment.folder import differences
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
-from evenkeel.service import records, versions
+from evenkeel.service import predictions, records, versions
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.engine import Forgotten, Published
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError, Operation
 from evenkeel.service.learning import Learning
 from evenkeel.service.payload import digest, unpack
-from evenkeel.service.records import Example, Prediction, Version
+from evenkeel.service.predictions import Prediction
+from evenkeel.service.records import Example, Version
 from evenkeel.service.tally import Tally, stored
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class FullError(EvenkeelError):
@@ -83,10 +96,11 @@ class Service:
         self.home = Home(path)
         self.config = self.home.read(source, overrides)
         self.started_at = time.monotonic()
+        self.seconds_a_sample = 1.0  # that the last prediction took; unknown until there was one
         self.failure: str | None = None
         self.journal: Journal | None = None
+        self.predictions: Journal | None = None
         self.learning: Learning | None = None
-        self._lock = threading.Lock()
         self._labels: set[Hashable] = set()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.home.exists:
@@ -95,7 +109,9 @@ class Service:
         try:
             try:
                 self.home.lock()
-                self.journal = Journal(self.home.journal, partial(records.tidy, ids=self.config.limits.ids))
+                tidy = partial(records.tidy, ids=self.config.limits.ids)
+                self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
+                self.predictions = _open_predictions(self.home.predictions)
             except (JournalError, OSError) as error:
                 self.failure = str(error)
                 self._fixed = self._newest_readable()
@@ -114,8 +130,9 @@ class Service:
         """What was accepted but not learned waits for the next time."""
         if self.learning is not None:
             self.learning.stop()
-        if self.journal is not None:
-            self.journal.close()
+        for journal in (self.journal, self.predictions):
+            if journal is not None:
+                journal.close()
         self.home.release()
 
     @property
@@ -140,12 +157,9 @@ class Service:
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
         """Their ids, and which of them were new, once they are durable."""
         learning, journal = self._require_learning()
-        limits = self.config.limits
-        if len(examples) > limits.examples:
-            raise InputError(
-                f"{len(examples):,} examples are too many for one request; the limit is {limits.examples:,}."
-            )
-        self._admit([each.label for each in examples])
+        most = min(self.config.limits.examples, self.config.limits.queue)
+        if len(examples) > most:
+            raise InputError(f"{len(examples):,} examples are too many for one request; the limit is {most:,}.")
         made = new_ids(len(examples))
         rows = [
             Example(own, each.label, each.x)
@@ -155,7 +169,9 @@ class Service:
         ]
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
+            self._admit([row.label for row in rows])
             new = records.accept(db, rows)
+            self._labels.update(row.label for row in rows)
             return [Accepted(row.id, is_new) for row, is_new in zip(rows, new, strict=True)]
 
         return self._enqueue(learning, journal, accept, len(rows))
@@ -163,14 +179,30 @@ class Service:
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
         """Teach the true labels of predictions that were made; the answers that were given are counted."""
         learning, journal = self._require_learning()
-        self._admit([label for _, label in truths])
+        ids = [id for id, _ in truths]
 
-        def accept(db: sqlite3.Connection) -> list[Accepted]:
-            right = records.tell(db, truths)
-            return [Accepted(id, each is not None, each) for (id, _), each in zip(truths, right, strict=True)]
+        def teach(kept: dict[str, Prediction]) -> "Future[list[Accepted]]":
+            examples = [
+                Example(id, label, kept[id].x if id in kept else b"", digest(b"", label), own=True)
+                for id, label in truths
+            ]
+            answered = [kept[id].answered if id in kept else None for id in ids]
 
-        future = self._enqueue(learning, journal, accept, len(truths))
-        future.add_done_callback(lambda done: learning.tell_answered(_answers(done)))
+            def accept(db: sqlite3.Connection) -> list[Accepted]:
+                self._admit([label for _, label in truths])
+                right = records.tell(db, list(zip(examples, answered, strict=True)))
+                self._labels.update(label for _, label in truths)
+                return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
+
+            return self._enqueue(learning, journal, accept, len(truths))
+
+        def tell_answered(done: "Future[list[Accepted]]") -> None:
+            if not done.exception():
+                learning.tell_answered([each.right for each in done.result() if each.right is not None])
+                self._kept().write(partial(predictions.drop, ids=ids))  # they are in the journal now
+
+        future = then(self._kept().write(partial(predictions.fetch, ids=ids)), teach)
+        future.add_done_callback(tell_answered)
         return future
 
     def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
@@ -179,26 +211,35 @@ class Service:
         classes = published.classifier.classes
         if not published.stored:
             raise NothingLearnedError("Nothing was learned yet, so there is no label to predict.")
-        probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
+        begun = time.perf_counter()
+        try:
+            probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
+        except DivergenceError:  # the learner never lets its weights become so
+            raise InputError("The answer to one of these samples is not finite; their numbers are too large.") from None
+        self.seconds_a_sample = (time.perf_counter() - begun) / len(samples)
         return published.version, likeliest(classes, probabilities, top)
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
         """Ids by which what was answered can be labelled later."""
-        _, journal = self._require_learning()
         ids = new_ids(len(samples))
         kept = [Prediction(id, version, answer.label, x) for id, x, answer in zip(ids, samples, answers, strict=True)]
 
         def remember(db: sqlite3.Connection) -> list[str]:
-            records.remember(db, kept, self.config.limits.predictions)
+            predictions.remember(db, kept, self.config.limits.predictions)
             return ids
 
-        return journal.write(remember)
+        return self._kept().write(remember)
 
     # What admins do
 
     def forget(self, id: str) -> "Future[Forgotten]":
         learning, _ = self._require_learning()
-        return learning.command("forget", id=id)
+
+        def forget(dropped: int) -> "Future[Forgotten]":
+            self._kept().tidy(scrub=True)
+            return learning.command("forget", id=id, prediction=bool(dropped))
+
+        return then(self._kept().write(partial(predictions.drop, ids=[id])), forget)
 
     def save(self, note: str = "") -> "Future[Version]":
         learning, _ = self._require_learning()
@@ -271,21 +312,25 @@ class Service:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
         return self.learning, self.journal
 
+    def _kept(self) -> Journal:
+        """Predictions that may be labelled later."""
+        if self.predictions is None:
+            raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
+        return self.predictions
+
     def _admit(self, labels: Sequence[Hashable]) -> None:
-        """An InputError if these labels cannot be learned."""
-        with self._lock:
-            new = set(labels) - self._labels
-            fixed = self.config.classes
-            if new and fixed is not None:
-                label = next(iter(new))
-                shown = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
-                raise InputError(f"The label {label!r} is not one of {shown}.{nearest(label, fixed)}")
-            if len(self._labels) + len(new) > self.config.limits.classes:
-                raise InputError(
-                    f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
-                    f"{self.config.limits.classes:,}."
-                )
-            self._labels |= new
+        """An InputError if these labels cannot be learned. In the journal's thread, as all that changes `_labels`."""
+        new = set(labels) - self._labels
+        fixed = self.config.classes
+        if new and fixed is not None:
+            label = next(iter(new))
+            shown = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
+            raise InputError(f"The label {label!r} is not one of {shown}.{nearest(label, fixed)}")
+        if len(self._labels) + len(new) > self.config.limits.classes:
+            raise InputError(
+                f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
+                f"{self.config.limits.classes:,}."
+            )
 
     def _enqueue(
         self, learning: Learning, journal: Journal, accept: Operation[list[Accepted]], count: int
@@ -310,6 +355,17 @@ def _fresh(config: ServiceConfig) -> Learner:
     return learner
 
 
+def _open_predictions(path: Path) -> Journal:
+    """Nothing in it was promised to anyone, so a damaged one is put aside."""
+    try:
+        return Journal(path, predictions.SCHEMA, flushed=False)
+    except JournalError:
+        path.replace(path.with_name(f"{path.name}.damaged"))
+        for beside in ("-wal", "-shm"):
+            path.with_name(path.name + beside).unlink(missing_ok=True)
+        return Journal(path, predictions.SCHEMA, flushed=False)
+
+
 def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
     """The `top` labels of each row."""
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
@@ -319,9 +375,12 @@ def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], t
     ]
 
 
+_secret, _numbers = secrets.token_bytes(32), itertools.count()
+
+
 def new_ids(count: int) -> list[str]:
     """Ids that nobody can guess, nor has used before."""
-    base = uuid.uuid4().hex
+    base = hashlib.blake2b(b"%d" % next(_numbers), key=_secret, digest_size=16).hexdigest()
     return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
 
 
@@ -329,5 +388,22 @@ def _published(number: int, learner: Learner) -> Published:
     return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
-def _answers(done: "Future[list[Accepted]]") -> list[bool]:
-    return [] if done.exception() else [each.right for each in done.result() if each.right is not None]
+def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":
+    """What comes of the second, which begins with the result of the first."""
+    whole: Future[U] = Future()
+
+    def finish(done: "Future[U]") -> None:
+        error = done.exception()
+        if error is None:
+            whole.set_result(done.result())
+        else:
+            whole.set_exception(error)
+
+    def go_on(done: "Future[T]") -> None:
+        try:
+            second(done.result()).add_done_callback(finish)
+        except Exception as error:
+            whole.set_exception(error)
+
+    first.add_done_callback(go_on)
+    return whole

@@ -3,14 +3,13 @@
 from importlib.resources import files
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Response
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, HTTPException, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from evenkeel.service.answers import answers, done
+from evenkeel.service.answers import answers, as_json, done
+from evenkeel.service.door import Door
 from evenkeel.service.journal import JournalError
 from evenkeel.service.metrics import Metrics
-from evenkeel.service.routes import May
 from evenkeel.service.schemas import Problem
 from evenkeel.service.service import Service
 from evenkeel.service.status import status
@@ -19,41 +18,41 @@ PAGES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
 POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'"
 
 
-def watching_routes(service: Service, metrics: Metrics, may: May) -> APIRouter:
-    router = APIRouter()
+def watching_routes(service: Service, metrics: Metrics, door: Door) -> list[APIRouter]:
+    router, everybody = door(""), APIRouter()
 
-    @router.get("/v1/status", dependencies=may(""), **answers(dict[str, Any]))
-    async def tell_status() -> Response:
+    @router.get("/v1/status", **answers(dict[str, Any]))
+    async def tell_status(request: Request) -> Response:  # noqa: ARG001
         """How it is: what was accepted and learned, how well it does, what waits."""
         try:
             counts = await done(service.counts())
         except JournalError:
             counts = {}
-        return JSONResponse(status(service, counts))
+        return as_json(status(service, counts))
 
-    @router.get("/v1/history", dependencies=may(""), **answers(dict[str, Any]))
-    async def history() -> Response:
+    @router.get("/v1/history", **answers(dict[str, Any]))
+    async def history(request: Request) -> Response:  # noqa: ARG001
         """Accuracy, recency bias, queue and throughput over time."""
-        return JSONResponse({"points": service.learning.history if service.learning else []})
+        return as_json({"points": service.learning.history if service.learning else []})
 
-    @router.get("/metrics", dependencies=may(""), response_class=Response, **answers(None))
-    async def tell_metrics() -> Response:
+    @router.get("/metrics", response_class=Response, **answers(None))
+    async def tell_metrics(request: Request) -> Response:  # noqa: ARG001
         """For Prometheus."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/healthz")
+    @everybody.get("/healthz")
     async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "ok"}
 
-    @router.get("/readyz", responses={503: {"model": Problem}})
+    @everybody.get("/readyz", responses={503: {"model": Problem}})
     async def readyz() -> Response:
         """Whether it has caught up after a start, and can both answer and learn."""
         recovering = service.learning is not None and service.learning.news.recovering
         problem = "It is learning again what the last checkpoint lacks." if recovering else service.problem
-        return JSONResponse({"status": "ready"}) if problem is None else JSONResponse({"error": problem}, 503)
+        return as_json({"status": "ready"}) if problem is None else as_json({"error": problem}, 503)
 
-    return router
+    return [router, everybody]
 
 
 def pages() -> APIRouter:
