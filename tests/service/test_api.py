@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenkeel import cli
-from evenkeel.service.keys import SCOPES, add_key, remove_key
+from evenkeel.service.keys import LOOK, SCOPES, add_key, remove_key
 from evenkeel.service.service import Service
 from tests.service.serving import VECTORS, Served
 
@@ -148,8 +149,10 @@ def test_a_key_works_from_when_it_is_made_until_it_is_removed(keyed: tuple[Serve
     path = served.folder / "keys.json"
     for turn in range(3):
         secret = add_key(path, f"short-{turn}", ["predict"])
+        time.sleep(LOOK)
         assert status_of(served, "GET /v1/status", secret) == 200
         remove_key(path, f"short-{turn}")
+        time.sleep(LOOK)
         assert status_of(served, "GET /v1/status", secret) == 401
 
 
@@ -297,7 +300,8 @@ def test_a_learned_or_predicted_or_unknown_id_is_forgotten(vectors: Served) -> N
     before = vectors.settled()
     status, told = forgotten(vectors, "learned")
     assert status == 200
-    assert (told["waiting"], told["memory"], told["prediction"]) == (False, 1, False)
+    assert (told["waiting"], told["prediction"]) == (False, False)
+    assert told["memory"] in (0, 1)  # the reservoir may have had no place for it
     after = vectors.settled()
     assert after["memory"]["samples"] == before["memory"]["samples"] - 1
     assert counted(after) == counted(before)  # it was learned, and stays so
@@ -343,7 +347,7 @@ def test_an_unknown_version_cannot_be_gone_back_to(vectors: Served) -> None:
     before = vectors.get("/v1/versions")
     assert "no version 4711" in vectors.post("/v1/versions/4711/rollback", None, 404)["error"]
     assert vectors.post("/v1/versions/-1/rollback", None, 404)["error"]
-    assert vectors.post("/v1/versions/last/rollback", None, 422)["error"]
+    assert vectors.post("/v1/versions/last/rollback", None, 404)["error"]
     assert vectors.get("/v1/versions") == before
 
 
@@ -402,8 +406,11 @@ def value(family: Metric) -> float:
 
 def test_the_history_goes_on_with_what_is_learned(vectors: Served) -> None:
     vectors.post("/v1/learn", example(6, "a"))
-    status = vectors.settled()
+    status, deadline = vectors.settled(), time.monotonic() + 30
     points = vectors.get("/v1/history")["points"]
+    while points[-1]["learned"] < counted(status)["learned"] and time.monotonic() < deadline:
+        time.sleep(0.1)  # a point comes a few seconds after the one before
+        points = vectors.get("/v1/history")["points"]
     assert [point["learned"] for point in points] == sorted(point["learned"] for point in points)
     assert points[-1]["learned"] == counted(status)["learned"]
     assert {"time", "accuracy", "answered", "recency_bias", "queue", "rate"} <= points[-1].keys()

@@ -5,6 +5,7 @@ batches, and sends what the world may see. `learning` is the other end.
 """
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -82,6 +83,16 @@ class Forgotten:
     prediction: bool  # it was kept to be labelled later
 
 
+def send(connection: Connection, message: tuple[str, Any]) -> None:
+    """By value: a pipe's own way would leave tensors in shared memory, to be fetched from a sender that may be dead."""
+    connection.send_bytes(pickle.dumps(message, protocol=5))
+
+
+def receive(connection: Connection) -> tuple[str, Any]:
+    message: tuple[str, Any] = pickle.loads(connection.recv_bytes())  # between our own two processes
+    return message
+
+
 class Channel:
     """The engine's end of the pipe. While it waits for a reply, what else comes is kept for later."""
 
@@ -90,13 +101,13 @@ class Channel:
         self._kept: deque[tuple[str, Any]] = deque()
 
     def send(self, kind: str, value: Any = None) -> None:
-        self._connection.send((kind, value))
+        send(self._connection, (kind, value))
 
     def receive(self, timeout: float | None) -> tuple[str, Any] | None:
         """What came next; None if nothing did."""
         if self._kept:
             return self._kept.popleft()
-        return self._connection.recv() if self._connection.poll(timeout) else None
+        return receive(self._connection) if self._connection.poll(timeout) else None
 
     def do(self, operation: Callable[..., Any]) -> Any:
         """Have something done with the journal."""
@@ -109,7 +120,7 @@ class Channel:
     def _ask(self, kind: str, value: Any) -> Any:
         self.send(kind, value)
         while True:
-            what, answer = self._connection.recv()
+            what, answer = receive(self._connection)
             if what == "reply":
                 result, error = answer
                 if error is not None:

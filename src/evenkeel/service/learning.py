@@ -16,7 +16,7 @@ from typing import Any
 from evenkeel.errors import EvenkeelError
 from evenkeel.service import records
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.engine import News, Published, run_engine
+from evenkeel.service.engine import News, Published, receive, run_engine, send
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError
 from evenkeel.service.tally import RECENT, Rate, Tally
@@ -164,7 +164,7 @@ class Learning:
             if self._connection is None:
                 return False
             try:
-                self._connection.send((kind, value))
+                send(self._connection, (kind, value))
             except OSError:
                 return False
             return True
@@ -190,7 +190,7 @@ class Learning:
         connection = self._connection
         while connection is not None:
             try:
-                kind, value = connection.recv()
+                kind, value = receive(connection)
             except (EOFError, OSError):
                 return False
             if kind == "failed":

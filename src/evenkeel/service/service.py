@@ -102,6 +102,7 @@ class Service:
         self.predictions: Journal | None = None
         self.learning: Learning | None = None
         self._labels: set[Hashable] = set()
+        self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.home.exists:
             _fresh(self.config)  # a config that makes no learner makes no folder either
@@ -160,7 +161,7 @@ class Service:
         most = min(self.config.limits.examples, self.config.limits.queue)
         if len(examples) > most:
             raise InputError(f"{len(examples):,} examples are too many for one request; the limit is {most:,}.")
-        made = new_ids(len(examples))
+        made = self._names.new(len(examples))
         rows = [
             Example(own, each.label, each.x)
             if each.id is None
@@ -221,7 +222,7 @@ class Service:
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
         """Ids by which what was answered can be labelled later."""
-        ids = new_ids(len(samples))
+        ids = self._names.new(len(samples))
         kept = [Prediction(id, version, answer.label, x) for id, x, answer in zip(ids, samples, answers, strict=True)]
 
         def remember(db: sqlite3.Connection) -> list[str]:
@@ -375,13 +376,15 @@ def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], t
     ]
 
 
-_secret, _numbers = secrets.token_bytes(32), itertools.count()
+class Names:
+    """Ids that nobody can guess, nor has used before. A system call for each would take longer than all the rest."""
 
+    def __init__(self) -> None:
+        self._secret, self._numbers = secrets.token_bytes(32), itertools.count()
 
-def new_ids(count: int) -> list[str]:
-    """Ids that nobody can guess, nor has used before."""
-    base = hashlib.blake2b(b"%d" % next(_numbers), key=_secret, digest_size=16).hexdigest()
-    return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
+    def new(self, count: int) -> list[str]:
+        base = hashlib.blake2b(b"%d" % next(self._numbers), key=self._secret, digest_size=16).hexdigest()
+        return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
 
 
 def _published(number: int, learner: Learner) -> Published:
