@@ -189,7 +189,7 @@ torch.save({"answers": [ask(x) for x in torch.load(given)], "note": extra["evenk
 
 
 def test_another_process_needs_torch_alone_and_exporting_changes_nothing(tmp_path: Path) -> None:
-    net = ek.resnet18(classes=1, width=16, channels=1)  # wide enough for channels_last
+    net = ek.convnet(classes=1, width=16, channels=1)
     learner = on_images(ek.CLSER(predictor="stable"), net)
     asked = learner.snapshot()
     before = watched(asked)

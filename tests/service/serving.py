@@ -1,9 +1,12 @@
-"""Real servers for tests: `evenkeel serve` in a process of its own."""
+"""Real servers for tests: `evenkeel serve` in a process of its own.
 
+It is forked from one that has torch loaded, which takes longest, and learns in the same process for the same reason;
+`crashes` and the README's test start it as it is.
+"""
+
+import multiprocessing
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +16,19 @@ from typing import Any
 
 import httpx
 
+from evenkeel.cli import main
+
 VECTORS = ("input.features=4", "net.hidden=[16]", "memory.capacity=50", "batches.wait=0.05")
+
+
+def evenkeel(arguments: list[str], log: str) -> None:
+    """The command, with what it prints in a file."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.argv = ["evenkeel", *arguments]
+    os.environ["COLUMNS"] = "500"
+    main()
 
 
 class Served:
@@ -22,20 +37,21 @@ class Served:
     def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, *options: str, wait: bool = True) -> None:
         self.folder = folder
         self.log = folder.with_name(f"{folder.name}.log")
+        self._begun = self.log.stat().st_size if self.log.exists() else 0
         given = [word for setting in settings for word in ("--set", setting)]
         anywhere = [] if "--port" in options else ["--port", "0"]
-        command = [sys.executable, "-m", "evenkeel", "serve", str(folder), *anywhere, *given, *options]
-        with self.log.open("ab") as log:
-            self._begun = log.tell()
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "500"}
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        arguments = ["serve", str(folder), "--one-process", *anywhere, *given, *options]
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload(["evenkeel.cli", "evenkeel.service.server"])
+        self.process = processes.Process(target=evenkeel, args=(arguments, str(self.log)))
+        self.process.start()
         self.client = httpx.Client(timeout=60)
         if wait:
             self.wait()
 
     @property
     def said(self) -> str:
-        return self.log.read_bytes()[self._begun :].decode()
+        return self.log.read_bytes()[self._begun :].decode() if self.log.exists() else ""
 
     @property
     def url(self) -> str:
@@ -47,7 +63,7 @@ class Served:
         while time.monotonic() < deadline:
             if self.answers():
                 return
-            if self.process.poll() is not None:
+            if not self.process.is_alive():
                 raise RuntimeError(f"It did not start: {self.said}")
             time.sleep(0.02)
         raise TimeoutError(self.said)
@@ -83,15 +99,15 @@ class Served:
         raise TimeoutError(str(self.get("/v1/status")))
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.process.kill()
+        self.process.join()
         self.client.close()
 
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=60)
+    def stop(self) -> int | None:
+        self.process.terminate()
+        self.process.join(60)
         self.client.close()
-        return code
+        return self.process.exitcode
 
     def __enter__(self) -> "Served":
         return self
@@ -99,5 +115,5 @@ class Served:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
+        if self.process.is_alive():
             self.kill()

@@ -45,6 +45,9 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     host: Annotated[str, typer.Option(help="Address to listen on. Beyond 127.0.0.1 keys are needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = 8000,
     rollback: Annotated[int | None, typer.Option(help="Start from this earlier version.", min=0)] = None,
+    one_process: Annotated[
+        bool, typer.Option("--one-process", help="Learn in the process that answers: less memory, slower answers.")
+    ] = False,
 ) -> None:
     """Teach and ask a learner over HTTP. Killed at any moment it comes back with everything it acknowledged."""
     try:
@@ -54,7 +57,7 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
 
     require_keys(read_keys(Home(folder).keys), host)
     with listen(host, port) as listening:
-        service = Service(folder, config, settings or [], rollback=rollback, apart=True)
+        service = Service(folder, config, settings or [], rollback=rollback, apart=not one_process)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
         out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Ctrl-C stops it.", soft_wrap=True)

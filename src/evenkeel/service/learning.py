@@ -113,7 +113,8 @@ class Learning:
             self._reserved -= reserved
             self._queued += accepted
         if accepted and not self._woken:  # once is enough: the pipe must not fill up while a batch is learned
-            self._woken = self._send("wake")
+            self._woken = True  # before it can ask, which takes it back
+            self._send("wake")
 
     def _count(self, db: Any) -> None:
         """In the journal's thread, where nothing else is accepted meanwhile."""
@@ -154,7 +155,7 @@ class Learning:
             self._engine = threading.Thread(target=run_engine, args=arguments, name="learner", daemon=True)
         self._journal.do(self._count)
         with self._sending:
-            self._connection = ours
+            self._connection, self._woken = ours, False
         self._engine.start()
         if self._apart:
             theirs.close()  # so that its end is the end of the pipe
