@@ -16,7 +16,7 @@ from evenkeel.checks import differences, snapshot
 from evenkeel.errors import BusyError, CheckpointError, InputError, RunError, SettingsError
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
-from evenkeel.service import versions
+from evenkeel.service import records, versions
 from evenkeel.service.engine import News
 from evenkeel.service.journal import JournalError
 from evenkeel.service.records import ConflictError, UnknownError
@@ -123,6 +123,22 @@ def test_a_full_queue_says_when_to_come_again(opened: Open) -> None:
     service.start()
     settle(service)
     assert service.learn(examples(3)).result()
+
+
+def test_an_engine_that_hears_at_once_is_woken_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning, sent = opened(start=False).learning, list[str]()
+    assert learning is not None
+
+    def send(kind: str, _: object = None) -> bool:
+        sent.append(kind)
+        if kind == "wake":
+            learning._hear("journal", records.versions)  # it asks before whoever woke it goes on
+        return True
+
+    monkeypatch.setattr(learning, "_send", send)
+    for _ in range(3):
+        learning.settle(0, 1)
+    assert sent.count("wake") == 3
 
 
 def test_too_many_labels_and_strange_ones_are_refused(opened: Open) -> None:
