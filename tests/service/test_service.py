@@ -129,10 +129,10 @@ def test_an_engine_that_hears_at_once_is_woken_again(opened: Open, monkeypatch: 
     learning, sent = opened(start=False).learning, list[str]()
     assert learning is not None
 
-    def send(kind: str, _: object = None) -> bool:
+    def send(kind: str, _: object = None, **__: object) -> bool:
         sent.append(kind)
-        if kind == "wake":
-            learning._hear("journal", records.versions)  # it asks before whoever woke it goes on
+        if kind == "wake":  # it asks before whoever woke it goes on
+            learning._hear("journal", records.versions, multiprocessing.Pipe()[0])
         return True
 
     monkeypatch.setattr(learning, "_send", send)

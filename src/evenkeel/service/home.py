@@ -40,6 +40,11 @@ class Home:
         """Those that have a file, the oldest first."""
         return sorted(int(path.stem) for path in self._versions.glob("*.ek") if path.stem.isdigit())
 
+    def delete_partial(self) -> None:
+        """What a process that was killed had begun to write."""
+        for left in self._versions.glob(".*.partial"):
+            left.unlink()
+
     def lock(self) -> None:
         """Until `release` or the end of the process."""
         self._lock = (self.path / ".lock").open("ab")

@@ -155,14 +155,17 @@ class Learning:
             self._engine = threading.Thread(target=run_engine, args=arguments, name="learner", daemon=True)
         self._journal.do(self._count)
         with self._sending:
+            if self._connection is not None:
+                self._connection.close()
             self._connection, self._woken = ours, False
         self._engine.start()
         if self._apart:
             theirs.close()  # so that its end is the end of the pipe
 
-    def _send(self, kind: str, value: Any = None) -> bool:
+    def _send(self, kind: str, value: Any = None, *, only: Connection | None = None) -> bool:
+        """`only`: if that is still the pipe. A reply to an engine that died would puzzle the next."""
         with self._sending:
-            if self._connection is None:
+            if self._connection is None or (only is not None and only is not self._connection):
                 return False
             try:
                 send(self._connection, (kind, value))
@@ -183,6 +186,8 @@ class Learning:
             time.sleep(pause)
             with suppress(EvenkeelError):
                 self._start_engine()
+            if self._ending:  # perhaps said to the one that died
+                self._send("stop")
         self._engine.join()
         self._refuse(self.error or "The service is being stopped.")
 
@@ -198,16 +203,17 @@ class Learning:
                 self._over = value
             if kind in ("failed", "stopped"):
                 return True
-            self._hear(kind, value)
+            self._hear(kind, value, connection)
         return False
 
-    def _hear(self, kind: str, value: Any) -> None:
+    def _hear(self, kind: str, value: Any, connection: Connection) -> None:
         if kind == "handled":
             self._handled.add(value)
             with self._counting:
                 self._queued -= value
         elif kind == "published":
-            self.published = value
+            if value.version >= self.published.version:  # else it is catching up after it died
+                self.published = value
         elif kind == "news":
             self.news = value
         elif kind == "history":
@@ -228,8 +234,8 @@ class Learning:
             if untold:
                 self._send("answered", untold)
             future = self._journal.write(value) if kind == "journal" else self._journal.tidy(scrub=True)
-            future.add_done_callback(self._reply)
+            future.add_done_callback(partial(self._reply, connection))
 
-    def _reply(self, done: "Future[Any]") -> None:
+    def _reply(self, connection: Connection, done: "Future[Any]") -> None:
         error = done.exception()
-        self._send("reply", (None, error) if error is not None else (done.result(), None))
+        self._send("reply", (None, error) if error is not None else (done.result(), None), only=connection)

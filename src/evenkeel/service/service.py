@@ -295,6 +295,7 @@ class Service:
 
     def _delete_orphans(self, journal: Journal) -> None:
         """Files of versions that were not noted any more when the process was killed."""
+        self.home.delete_partial()
         known = {version.number for version in journal.do(records.versions)}
         for number in self.home.versions():
             if number not in known:

@@ -1,0 +1,78 @@
+"""The learner in a process of its own."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from evenkeel.checks import differences, snapshot
+from evenkeel.learner import Learner
+from evenkeel.service.service import Service
+from tests.service.conftest import examples
+from tests.service.serving import VECTORS
+from tests.service.test_service import adds_up, settle
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    threads = torch.get_num_threads()
+    one = Service(tmp_path / "model", None, [*VECTORS, "batches.size=8"], apart=True)
+    one.start()
+    yield one
+    one.close()
+    torch.set_num_threads(threads)
+
+
+def learner_of(service: Service) -> Learner:
+    return Learner.load(service.home.version(service.home.versions()[-1]))
+
+
+def killed(service: Service) -> int:
+    """The learner's process, which is no more."""
+    assert service.learning is not None
+    deadline = time.monotonic() + 60
+    while service.learning.process is None or service.learning.news.recovering:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process = service.learning.process
+    os.kill(process, signal.SIGKILL)
+    return process
+
+
+def test_a_learner_that_is_killed_comes_back_and_nobody_notices_in_the_answers(
+    service: Service, tmp_path: Path
+) -> None:
+    service.learn(examples(80, own="a")).result()
+    settle(service)
+    version, x = service.published.version, [examples(1)[0].x]
+    before = service.predict(x)[1]
+    service.learn(examples(80, own="b", seed=1)).result()
+    first = killed(service)
+    assert service.predict(x)[0] >= version
+    if service.predict(x)[0] == version:
+        assert service.predict(x)[1] == before
+    settle(service)
+    assert service.learning is not None
+    assert service.learning.process not in (None, first)
+    assert service.problem is None
+    assert adds_up(service)
+    twin = Service(tmp_path / "twin", None, [*VECTORS, "batches.size=8"])
+    twin.learn(examples(80, own="a")).result()
+    twin.learn(examples(80, own="b", seed=1)).result()
+    twin.start()
+    settle(twin)
+    twin.close()
+    assert not differences(snapshot(learner_of(service)), snapshot(learner_of(twin)))
+
+
+def test_it_can_be_stopped_while_the_learner_is_being_started_again(service: Service) -> None:
+    killed(service)
+    begun = time.monotonic()
+    service.close()
+    assert time.monotonic() - begun < 60
+    assert service.learning is not None
+    assert not service.learning.alive
