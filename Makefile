@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-all lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/digits_demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -rs
+
+# With those tests too that take minutes and are much like others.
+test-all: $(READY)
+	$(BIN)/python -m pytest -n 2 -rs -m ""
 
 lint: $(READY)
 	$(BIN)/ruff check .

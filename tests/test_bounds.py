@@ -33,6 +33,7 @@ QUICK = [
     "evaluation.prequential=false",
     "evaluation.alignment=0",
 ]
+SLOW = ("i-blurry", "permuted")  # much like blurry and rotated; `make test-all` has them too
 SUPPORTED = [  # what is refused, for want of boundaries, is in test_experiment.py
     (name, scenario)
     for name, method in ek.METHODS.items()
@@ -68,7 +69,13 @@ def accuracies(method: str, scenario: str, samples: int = 60) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("method", "scenario"), [*SUPPORTED, ("joint", "disjoint"), ("joint", "rotated")])
+@pytest.mark.parametrize(
+    ("method", "scenario"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case[1] in SLOW else [])
+        for case in [*SUPPORTED, ("joint", "disjoint"), ("joint", "rotated")]
+    ],
+)
 def test_a_method_beats_the_lower_bound(method: str, scenario: str) -> None:
     # Where a class has several domains, one class mean for all of them (iCaRL) wants more samples.
     samples = 120 if method == "icarl" and scenario in DOMAINS else 60
