@@ -12,7 +12,6 @@ from rich.table import Table
 
 from evenkeel.cli.screen import notes, out, progress
 from evenkeel.errors import EvenkeelError, SettingsError
-from evenkeel.exporting import export
 from evenkeel.learner import Learner
 from evenkeel.service.feeding import Feed, Item
 from evenkeel.service.home import Home
@@ -134,6 +133,8 @@ def export_command(
     version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
 ) -> None:
     """Write the classifier to one file, with preprocessing and label names inside; the adaptor is not needed for it."""
+    from evenkeel.exporting import export  # here, because torch's exporter is slow to import
+
     learner = Learner.load(folder) if folder.is_file() else _newest(Home(folder), version)[1]
     with notes.status("Exporting"):
         export(learner.snapshot(), path)

@@ -14,7 +14,7 @@ from evenkeel.service.schemas import Problem
 from evenkeel.service.service import Service
 from evenkeel.service.status import status
 
-PAGES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
+PAGES = {"dashboard.css": "text/css", **dict.fromkeys(("dashboard.js", "charts.js", "words.js"), "text/javascript")}
 POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'"
 
 
