@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -119,10 +120,16 @@ def predict_command(
     notes.print(f"Version {number}.")
     if not learner.classes:
         raise SettingsError("Nothing was learned yet, so there is no label to predict.")
-    for items in _chunks(Feed(source, config, sample).items(labelled=False), AT_ONCE):
-        probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
-        for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
-            typer.echo(json.dumps({"source": item.where, **_as_json(answer)}, ensure_ascii=False))
+    done, feed = 0, Feed(source, config, sample).items(labelled=False)
+    with progress() if not out.is_terminal else nullcontext() as bar:  # not in the middle of the answers
+        place = None if bar is None else bar.add_task("Predicting", total=None)
+        for items in _chunks(feed, AT_ONCE):
+            probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
+            for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
+                typer.echo(json.dumps({"source": item.where, **_as_json(answer)}, ensure_ascii=False))
+            done += len(items)
+            if bar is not None and place is not None:
+                bar.update(place, completed=done)
 
 
 def export_command(
