@@ -17,7 +17,7 @@ from evenkeel.errors import BusyError, CheckpointError, InputError, RunError, Se
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
 from evenkeel.service import records, versions
-from evenkeel.service.engine import News
+from evenkeel.service.channel import News
 from evenkeel.service.journal import JournalError
 from evenkeel.service.records import ConflictError, UnknownError
 from evenkeel.service.service import FullError, Given, NothingLearnedError, Service

@@ -15,8 +15,9 @@ from typing import Any
 
 from evenkeel.errors import EvenkeelError
 from evenkeel.service import records
+from evenkeel.service.channel import News, Published, receive, send
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.engine import News, Published, receive, run_engine, send
+from evenkeel.service.engine import run_engine
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError
 from evenkeel.service.tally import RECENT, Rate, Tally

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import secrets
 import sqlite3
 import time
@@ -18,27 +17,20 @@ import torch
 from numpy.typing import NDArray
 
 from evenkeel.errors import (
-    CheckpointError,
     DivergenceError,
     EvenkeelError,
     InputError,
-    RunError,
-    SettingsError,
     nearest,
 )
-from evenkeel.experiment.folder import differences
-from evenkeel.experiment.making import make_learner
-from evenkeel.learner import Learner
-from evenkeel.service import predictions, records, versions
-from evenkeel.service.config import ServiceConfig
-from evenkeel.service.engine import Forgotten, Published
+from evenkeel.service import predictions, records
+from evenkeel.service.channel import Forgotten, Published
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError, Operation
 from evenkeel.service.learning import Learning
+from evenkeel.service.opening import current, fresh, newest_readable, open_predictions
 from evenkeel.service.payload import digest, unpack
 from evenkeel.service.predictions import Prediction
 from evenkeel.service.records import Example, Version
-from evenkeel.service.tally import Tally, stored
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -105,23 +97,28 @@ class Service:
         self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.home.exists:
-            _fresh(self.config)  # a config that makes no learner makes no folder either
+            fresh(self.config)  # a config that makes no learner makes no folder either
             self.home.write(self.config)
         try:
-            try:
-                self.home.lock()
-                tidy = partial(records.tidy, ids=self.config.limits.ids)
-                self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
-                self.predictions = _open_predictions(self.home.predictions)
-            except (JournalError, OSError) as error:
-                self.failure = str(error)
-                self._fixed = self._newest_readable()
-            else:
-                self.learning = self._open(self.journal, rollback, apart=apart)
-                self.home.write(self.config)
+            self._open(rollback, apart)
         except BaseException:
             self.close()
             raise
+
+    def _open(self, rollback: int | None, apart: bool) -> None:
+        try:
+            self.home.lock()
+            tidy = partial(records.tidy, ids=self.config.limits.ids)
+            self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
+            self.predictions = open_predictions(self.home.predictions)
+        except (JournalError, OSError) as error:
+            self.failure = str(error)
+            self._fixed = newest_readable(self.home, self.failure)
+            return
+        published, tally = current(self.home, self.config, self.journal, rollback)
+        self._labels = set(published.classifier.classes) | self.journal.do(records.waiting)[1]
+        self.learning = Learning(self.home, self.config, self.journal, published, tally, apart=apart)
+        self.home.write(self.config)
 
     def start(self) -> None:
         if self.learning is not None:
@@ -260,54 +257,7 @@ class Service:
         names = ("accepted", "withdrawn", "labelled", "right")
         return journal.write(lambda db: {name: int(records.value(db, name)) for name in names})
 
-    # How it opens
-
-    def _open(self, journal: Journal, rollback: int | None, *, apart: bool) -> Learning:
-        self._require_same_learner(journal)
-        current = journal.do(partial(records.value, name="current"))
-        if rollback is None:
-            learner, tally = versions.load(self.home, current)
-        else:
-            _, tally = versions.load(self.home, rollback)
-            keep = self.config.checkpoints.keep
-            learner, made = versions.go_back(self.home, journal, tally, rollback, learned=current, keep=keep)
-            current = made.number
-        self._delete_orphans(journal)
-        self._labels = set(learner.classes) | journal.do(records.waiting)[1]
-        published = _published(current, learner)
-        return Learning(self.home, self.config, journal, published, tally, apart=apart)
-
-    def _require_same_learner(self, journal: Journal) -> None:
-        """A new one is made where there is none."""
-        before = journal.do(partial(records.value, name="learner"))
-        now = self.config.determining()
-        if before is None:
-            versions.save(self.home, journal, _fresh(self.config), Tally(), 0, keep=self.config.checkpoints.keep)
-            journal.do(partial(records.set_value, name="learner", value=json.dumps(now)))
-            return
-        found = differences(json.loads(before), now)
-        if found:
-            where, was, is_ = found[0]
-            raise SettingsError(
-                f"{where} is {was!r} in {str(self.home.path)!r} and {is_!r} in the config. A learner keeps what it is "
-                "made of; only limits, batches and checkpoints may change. For another, make another folder."
-            )
-
-    def _delete_orphans(self, journal: Journal) -> None:
-        """Files of versions that were not noted any more when the process was killed."""
-        self.home.delete_partial()
-        known = {version.number for version in journal.do(records.versions)}
-        for number in self.home.versions():
-            if number not in known:
-                self.home.version(number).unlink()
-
-    def _newest_readable(self) -> Published:
-        for number in reversed(self.home.versions()):
-            try:
-                return _published(number, versions.load(self.home, number)[0])
-            except CheckpointError:
-                continue
-        raise RunError(f"{self.failure} No version in {str(self.home.path)!r} can be read either.")
+    # Parts
 
     def _require_learning(self) -> tuple[Learning, Journal]:
         if self.learning is None or self.journal is None:
@@ -350,24 +300,6 @@ class Service:
         return future
 
 
-def _fresh(config: ServiceConfig) -> Learner:
-    learner = make_learner(config, config.input.sample, config.classes)
-    kind = np.float32 if config.input.size is None else np.uint8
-    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # whether its net can take such samples at all
-    return learner
-
-
-def _open_predictions(path: Path) -> Journal:
-    """Nothing in it was promised to anyone, so a damaged one is put aside."""
-    try:
-        return Journal(path, predictions.SCHEMA, flushed=False)
-    except JournalError:
-        path.replace(path.with_name(f"{path.name}.damaged"))
-        for beside in ("-wal", "-shm"):
-            path.with_name(path.name + beside).unlink(missing_ok=True)
-        return Journal(path, predictions.SCHEMA, flushed=False)
-
-
 def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
     """The `top` labels of each row."""
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
@@ -386,10 +318,6 @@ class Names:
     def new(self, count: int) -> list[str]:
         base = hashlib.blake2b(b"%d" % next(self._numbers), key=self._secret, digest_size=16).hexdigest()
         return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
-
-
-def _published(number: int, learner: Learner) -> Published:
-    return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
 def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":

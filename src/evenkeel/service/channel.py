@@ -1,0 +1,103 @@
+"""What goes through the pipe between a service and its engine."""
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from evenkeel.classifier import Classifier
+from evenkeel.service.tally import Tally, share
+
+
+@dataclass(frozen=True)
+class Published:
+    """What answers: never changed, only replaced."""
+
+    version: int
+    classifier: Classifier
+    stored: dict[Hashable, int]  # samples in memory by label
+    bytes: int  # of memory
+
+
+@dataclass(frozen=True)
+class News:
+    """What is counted."""
+
+    learned: int = 0
+    refused: int = 0
+    tested: int = 0
+    right: int = 0
+    lately: float | None = None  # share right, in percent, of the last 1,000 predicted before they were learned
+    counts: dict[Hashable, int] | None = None  # learned examples by label
+    recency_bias: float | None = None
+    recovering: bool = False
+    saved: int = 0  # the last checkpoint
+    error: str | None = None  # why it does not go on
+    refusal: str | None = None  # why the last batch that could not be learned could not
+
+    def counted(self, tally: Tally) -> "News":
+        return replace(
+            self,
+            learned=tally.learned,
+            refused=tally.refused,
+            tested=tally.tested,
+            right=tally.right,
+            lately=share(tally.tested_lately),
+            counts=dict(tally.counts),
+        )
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    waiting: bool  # it was not learned yet, and will not be
+    memory: int  # samples of it that were in memory
+    versions: int  # older versions that held it too
+    prediction: bool  # it was kept to be labelled later
+
+
+def send(connection: Connection, message: tuple[str, Any]) -> None:
+    """By value: a pipe's own way would leave tensors in shared memory, to be fetched from a sender that may be dead."""
+    connection.send_bytes(pickle.dumps(message, protocol=5))
+
+
+def receive(connection: Connection) -> tuple[str, Any]:
+    message: tuple[str, Any] = pickle.loads(connection.recv_bytes())  # between our own two processes
+    return message
+
+
+class Channel:
+    """The engine's end of the pipe. While it waits for a reply, what else comes is kept for later."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: deque[tuple[str, Any]] = deque()
+
+    def send(self, kind: str, value: Any = None) -> None:
+        send(self._connection, (kind, value))
+
+    def receive(self, timeout: float | None) -> tuple[str, Any] | None:
+        """What came next; None if nothing did."""
+        if self._kept:
+            return self._kept.popleft()
+        return receive(self._connection) if self._connection.poll(timeout) else None
+
+    def do(self, operation: Callable[..., Any]) -> Any:
+        """Have something done with the journal."""
+        return self._ask("journal", operation)
+
+    def scrub(self) -> None:
+        """Nothing that was deleted may stay in the journal's log."""
+        self._ask("scrub", None)
+
+    def _ask(self, kind: str, value: Any) -> Any:
+        self.send(kind, value)
+        while True:
+            what, answer = receive(self._connection)
+            if what == "reply":
+                result, error = answer
+                if error is not None:
+                    raise error
+                return result
+            self._kept.append((what, answer))
