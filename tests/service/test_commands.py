@@ -87,6 +87,20 @@ def test_json_lines_come_from_standard_input(
     assert "line 3: x: List should have at least 4 items" in errors
 
 
+def test_a_file_of_lines_is_taught_once_through_a_small_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({name: value for name, value in json.loads(line).items() if name != "id"}) for line in lines(64)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    arguments = ["learn", str(tmp_path / "model"), str(tmp_path / "rows.jsonl")]
+    code, shown, errors = call(capsys, *arguments, *VECTORS, "--set", "limits.queue=10")
+    assert code == 0, errors
+    assert "│ 64 " in shown
+    code, shown, errors = call(capsys, *arguments)
+    assert code == 0, errors
+    assert "│ 0 " in shown
+
+
 @pytest.mark.parametrize("kind", ["vectors", "images"])
 def test_parquet_is_taught(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "data.parquet"

@@ -6,12 +6,15 @@ import sqlite3
 import struct
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from evenkeel import checkpoint
 from evenkeel.checks import differences, snapshot
 from evenkeel.errors import BusyError, CheckpointError, InputError, RunError, SettingsError
 from evenkeel.experiment.making import make_learner
@@ -231,7 +234,7 @@ def test_payloads_leave_the_journal_when_they_are_inside_a_checkpoint(opened: Op
     teach(service, examples(20))
     service.save().result()
     assert service.journal is not None
-    service.journal.tidy().result()
+    service.journal.tidy()
     deadline = time.monotonic() + 20
     while rows(service, "SELECT count(*) FROM examples WHERE x IS NOT NULL") != [(0,)]:
         assert time.monotonic() < deadline
@@ -315,6 +318,48 @@ def test_a_damaged_version_is_told_with_a_way_out(opened: Open) -> None:
     assert back.published.classifier.classes == ["cat", "dog"]
 
 
+def failing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next checkpoint finds no room on the disk."""
+    write, calls = checkpoint.write, list[int]()
+
+    def fail_first(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("No space left on device")
+        write(*arguments)
+
+    monkeypatch.setattr("evenkeel.checkpoint.write", fail_first)
+
+
+def test_going_back_that_fails_changes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened("batches.size=4")
+    teach(service, examples(8))
+    version = service.save().result().number
+    service.learn(examples(40, own="w")).result()
+    failing_once(monkeypatch)
+    with pytest.raises(JournalError, match="No checkpoint could be written"):
+        service.rollback(version).result()
+    settle(service)
+    assert news(service).learned == 48
+    assert adds_up(service)
+
+
+def test_a_start_that_catches_up_says_so(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenkeel.service.engine.PUBLISH", 0.0)
+    monkeypatch.setattr("evenkeel.service.engine.PUBLISHING", 1e9)
+    first = opened("batches.size=4", start=False)
+    first.learn(examples(16, own="e")).result()
+    assert first.journal is not None
+    first.journal.do(partial(records.assign, size=4, most=4, partial=False))  # and then it was killed
+    first.close()
+    second = opened()
+    settle(second)
+    deadline = time.monotonic() + 10
+    while news(second).recovering:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 # Forgetting
 
 
@@ -350,6 +395,31 @@ def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> N
     assert adds_up(again)
 
 
+def test_forgetting_what_left_memory_leaves_the_checkpoint_to_start_from_alone(opened: Open) -> None:
+    service = opened("memory.capacity=5", "checkpoints.batches=1000", "checkpoints.seconds=3600", "batches.size=4")
+    payload = marked(2.7182818)
+    (id,) = [each.id for each in service.learn([Given(payload, "cat")]).result()]
+    settle(service)
+    for seed in range(20):  # until it has left memory, but not the checkpoint
+        service.learn(examples(40, seed=seed)).result()
+    while service.waiting:
+        time.sleep(0.01)
+    service.forget(id).result()
+    assert holders(service, payload) == []
+    assert rows(service, "SELECT value FROM meta WHERE name = 'current'") == [(service.published.version,)]
+
+
+def test_forgetting_that_failed_can_be_asked_for_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened()
+    payload = marked(1.6180339)
+    (id,) = teach(service, [Given(payload, "cat")])
+    failing_once(monkeypatch)
+    with pytest.raises(JournalError, match="No checkpoint could be written"):
+        service.forget(id).result()
+    assert service.forget(id).result().memory == 1
+    assert holders(service, payload) == []
+
+
 def test_an_example_that_waits_is_forgotten_before_it_is_learned(opened: Open) -> None:
     service = opened("batches.size=4", "batches.wait=3600")
     payload = marked(7.654321)
@@ -377,6 +447,31 @@ def test_a_prediction_is_forgotten_too(opened: Open) -> None:
 # Disks that fail
 
 
+def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened()
+    assert service.journal is not None
+
+    def fail(_: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("evenkeel.service.journal._truncate_log", fail)
+    scrubbed, accepted = service.journal.scrub(), service.learn(examples(4))
+    assert isinstance(scrubbed.exception(), JournalError)
+    assert all(each.new for each in accepted.result())
+    settle(service)
+    assert adds_up(service)
+
+
+def test_a_request_that_is_cancelled_kills_nobody(opened: Open) -> None:
+    service = opened()
+    accepted, saved = service.learn(examples(4)), service.save()
+    assert not accepted.cancel()
+    assert not saved.cancel()
+    saved.result()
+    settle(service)
+    assert adds_up(service)
+
+
 def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> None:
     service = opened()
     teach(service, examples(64, own="e"))
@@ -388,12 +483,16 @@ def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> 
     refused = [each.exception() for each in outcomes if each.exception()]
     assert refused
     assert all(isinstance(each, JournalError) for each in refused)
-    assert "Nothing of this request was accepted" in str(refused[0])
+    assert "Nothing of this was done" in str(refused[0])
     x = [examples(1)[0].x]
     assert service.predict(x)[1][0].label in ("cat", "dog")
     assert "cannot be written" in (service.problem or "")
-    service.journal.write(lambda db: db.execute("PRAGMA max_page_count = 1000000")).result()
+    service.journal.write_alone(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone()).result()
     settle(service)
+    deadline = time.monotonic() + 20
+    while service.problem is not None:  # though nobody sends anything
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert service.learn(examples(4)).result()
     settle(service)
     assert service.problem is None
@@ -513,6 +612,14 @@ def test_a_fault_in_the_config_is_a_sentence_and_makes_no_folder(fault: str, tmp
     with pytest.raises((SettingsError, InputError), match=expected):
         Service(tmp_path / "model", None, settings)
     assert not (tmp_path / "model").exists()
+
+
+def test_a_folder_that_was_hardly_begun_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "model" / "versions").mkdir(parents=True)
+    (tmp_path / "model" / ".service.toml.1.2.partial").write_text("[inp")
+    service = Service(tmp_path / "model", None, ["input.features=3"])
+    assert service.published.version == 0
+    service.close()
 
 
 def test_a_folder_with_other_files_is_not_taken(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def learn_command(  # noqa: PLR0917
         with progress() as bar:
             place = bar.add_task("Learning", total=None)
             feed = Feed(source, service.config, sample, label).items(labelled=True)
-            for items in _chunks(feed, min(AT_ONCE, service.config.limits.examples)):
+            limits = service.config.limits
+            for items in _chunks(feed, min(AT_ONCE, limits.examples, limits.queue)):
                 new = _teach(service, items, again=again)
                 taught, repeated = taught + new, repeated + len(items) - new
                 bar.update(place, total=taught, completed=taught - service.waiting)

@@ -57,13 +57,25 @@ class Forgotten:
     prediction: bool  # it was kept to be labelled later
 
 
+class PipeError(Exception):
+    """Nobody is at the other end."""
+
+
 def send(connection: Connection, message: tuple[str, Any]) -> None:
     """By value: a pipe's own way would leave tensors in shared memory, to be fetched from a sender that may be dead."""
-    connection.send_bytes(pickle.dumps(message, protocol=5))
+    content = pickle.dumps(message, protocol=5)
+    try:
+        connection.send_bytes(content)
+    except OSError as error:
+        raise PipeError from error
 
 
 def receive(connection: Connection) -> tuple[str, Any]:
-    message: tuple[str, Any] = pickle.loads(connection.recv_bytes())  # between our own two processes
+    try:
+        content = connection.recv_bytes()
+    except (EOFError, OSError) as error:
+        raise PipeError from error
+    message: tuple[str, Any] = pickle.loads(content)  # between our own two processes
     return message
 
 
@@ -81,7 +93,11 @@ class Channel:
         """What came next; None if nothing did."""
         if self._kept:
             return self._kept.popleft()
-        return receive(self._connection) if self._connection.poll(timeout) else None
+        try:
+            came = self._connection.poll(timeout)
+        except OSError as error:
+            raise PipeError from error
+        return receive(self._connection) if came else None
 
     def do(self, operation: Callable[..., Any]) -> Any:
         """Have something done with the journal."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -18,9 +19,9 @@ from typing import Any
 
 import torch
 
-from evenkeel.errors import EvenkeelError
+from evenkeel.errors import CheckpointError, EvenkeelError
 from evenkeel.service import records, versions
-from evenkeel.service.channel import Channel, Forgotten, News, Published
+from evenkeel.service.channel import Channel, Forgotten, News, PipeError, Published
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.home import Home
 from evenkeel.service.journal import JournalError
@@ -48,6 +49,8 @@ class Engine:
         self._answered = deque(channel.do(records.recent_answers), maxlen=RECENT)
         self._ahead: deque[Batch] = deque(channel.do(records.unlearned))
         self._news = News(recovering=bool(self._ahead), saved=number)
+        self._sure = True  # that what is ahead is what the journal says; not after it failed
+        self._forgetting: set[str] = set()  # left memory, but no checkpoint has been written since
         self._waiting = True  # whether there may be something to learn beside what is ahead
         self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
         self._unpublished = self._unsaved = self._unmeasured = 0  # batches
@@ -68,14 +71,15 @@ class Engine:
                 self._note(error=None)
             except JournalError as error:
                 self._note(error=str(error))
+                self._sure = False
                 pause = PAUSE
         if self._unsaved:
             self.save()
 
     def _note(self, **news: Any) -> None:
-        """Errors are told at once, everything else with the next snapshot."""
+        """Whether it goes on is told at once, everything else with the next snapshot."""
         told = replace(self._news, **news)
-        if told.error != self._news.error:
+        if (told.error, told.recovering) != (self._news.error, self._news.recovering):
             self.channel.send("news", told)
         self._news = told
 
@@ -109,8 +113,12 @@ class Engine:
     # Learning
 
     def _next(self) -> Batch | None:
+        if not self._sure:
+            known: list[Batch] = self.channel.do(records.unlearned)
+            self._ahead = deque(batch for batch in known if batch.number > self.number)
+            self._sure = True
         if not self._ahead:
-            self._news = replace(self._news, recovering=False)
+            self._note(recovering=False)
             if self._waiting:
                 since, now = self._partial_since, time.monotonic()
                 waited = since is not None and now - since >= self.config.batches.wait
@@ -233,21 +241,32 @@ class Engine:
         held = self.channel.do(partial(records.find, id=id))
         learned = held.batch is not None and held.batch <= self.number
         waits = held.known and not learned
-        memory = self.learner.forget(id)
-        if learned or memory:
-            self.save()  # so that the journal needs the example no longer
-        others = [number for number in self.home.versions() if number != self.number]
-        older = sum(versions.scrub(self.home.version(number), id) for number in others)
+        memory = max(self.learner.forget(id), int(id in self._forgetting))
+        if memory:
+            self._forgetting.add(id)
+        if learned or memory or self._unsaved:
+            self.save()  # the journal needs the example no longer; and no version that is scrubbed is the current one
+        older = sum(self._scrub(number, id) for number in self.home.versions() if number != self.number)
         if not (held.known or prediction or memory or older):
             raise UnknownError(f"Nothing is held under the id {id!r}: neither in the journal nor in memory.")
         self.channel.do(partial(records.delete, id=id, withdrawn=waits))
-        self.channel.scrub()
         if waits:
             kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
             self._ahead = deque(batch for batch in kept if batch.examples)
             self._handled += 1
         self._publish()
+        self.channel.scrub()
+        self._forgetting.discard(id)
         return Forgotten(waits, memory, older, prediction)
+
+    def _scrub(self, number: int, id: str) -> bool:
+        """Whether an older version held it. One that cannot be read can be of no use, and is deleted."""
+        try:
+            return versions.scrub(self.home.version(number), id)
+        except CheckpointError:
+            self.channel.do(partial(records.drop_version, number=number))
+            self.home.version(number).unlink(missing_ok=True)
+            return False
 
 
 def run_engine(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
@@ -261,10 +280,11 @@ def run_engine(connection: Connection, path: Path, config: ServiceConfig, number
     try:
         Engine(Home(path), config, channel, number).run()
         channel.send("stopped")
-    except (EOFError, OSError):  # the pipe is broken
+    except PipeError:
         pass
     except Exception as error:  # our bug, or no memory left: what was published still answers
-        channel.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
+        with suppress(PipeError):
+            channel.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
         raise
     finally:
         connection.close()

@@ -77,7 +77,7 @@ class Feed:
                     (x,) = payload.vectors([cell.tolist()], self.config.input, self.config.limits.magnitude)
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None
-                yield Item(where, x, label, _identity(where, x))
+                yield Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
 
     def _image(self, where: Path | str, data: bytes, label: Hashable) -> Item:
         if self.config.input.size is None:
@@ -85,7 +85,8 @@ class Feed:
                 f"{where} is an image, but this service takes vectors of {self.config.input.features} numbers."
             )
         x = payload.picture(data, self.config.input, self.config.limits.pixels, str(where))
-        return Item(str(where), x, label, _identity(str(where), x))
+        place = str(where.resolve()) if isinstance(where, Path) else where
+        return Item(str(where), x, label, _identity(place, x))
 
     def _lines(self, labelled: bool) -> Iterator[Item]:
         schemas, kind = Schemas(self.config), "learn" if labelled else "predict"
@@ -103,7 +104,12 @@ class Feed:
                     raise DataError(f"{where}: {place or 'it'}: {fault['msg']}.") from None
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None
-                yield Item(where, x, sent.label if labelled else None, sent.id if labelled else None)
+                id = (sent.id or self._line_id(number, x)) if labelled else None
+                yield Item(where, x, sent.label if labelled else None, id)
+
+    def _line_id(self, number: int, x: bytes) -> str | None:
+        """A file stays, and may be given again; what comes by standard input does not."""
+        return None if self.source == STDIN else _identity(f"{Path(self.source).resolve()}, line {number}", x)
 
     def _sample(self, sent: object, where: str) -> bytes:
         if self.config.input.size is None:

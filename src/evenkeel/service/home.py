@@ -71,16 +71,31 @@ class Home:
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
                 "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to make it one."
             )
-        if not self.exists and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if not self.exists and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} is there, but not as the folder of a service. Choose another.")
         return load_service({} if source is None else source, overrides)
 
+    def make(self) -> None:
+        try:
+            self._versions.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"Cannot make {str(self.path)!r}: {error.strerror}.") from None
+
     def write(self, config: ServiceConfig) -> None:
-        """Make the folder, if there is none, with this config in it."""
-        self._versions.mkdir(parents=True, exist_ok=True)
         told = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
         if not self.exists or (self.path / CONFIG).read_bytes() != told:
             write_whole(self.path / CONFIG, told)
+
+
+def _is_foreign_folder(path: Path) -> bool:
+    """Unless it is empty, or a process was killed when it had just begun to make it a service's."""
+
+    def is_ours(entry: Path) -> bool:
+        if entry.name == "versions":
+            return entry.is_dir() and not any(entry.iterdir())
+        return entry.name == ".lock" or entry.match(f".{CONFIG}.*.partial")
+
+    return not path.is_dir() or not all(map(is_ours, path.iterdir()))
 
 
 def _without_none(tables: dict[str, Any]) -> dict[str, Any]:

@@ -10,17 +10,26 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evenkeel.errors import EvenkeelError
 
 T = TypeVar("T")
+PROBE = 1.0  # seconds between attempts to write after a failure
 Operation = Callable[[sqlite3.Connection], T]
 
 
 class JournalError(EvenkeelError):
     """The journal cannot be written; nothing of what was to be written is in it."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    operation: "Operation[Any]"
+    future: "Future[Any]"
+    alone: bool
 
 
 class Journal:
@@ -40,73 +49,101 @@ class Journal:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again after it could
         self._tidy = tidy
-        self._untidy, self._scrub = True, False
-        self._queue: queue.SimpleQueue[tuple[Operation[Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._untidy = True
+        self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         try:
             self._db = open_database(path, schema, flushed=flushed)
         except sqlite3.Error as error:
-            raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from None
+            raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from error
         self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._writer.start()
 
     def write(self, operation: Operation[T]) -> "Future[T]":
         """Its result, once it is durable."""
-        future: Future[T] = Future()
-        self._queue.put((operation, future))
-        return future
+        return self._order(operation, alone=False)
+
+    def write_alone(self, operation: Operation[T]) -> "Future[T]":
+        """After everything before it is durable, and told; not in a transaction."""
+        return self._order(operation, alone=True)
 
     def do(self, operation: Operation[T]) -> T:
         return self.write(operation).result()
 
-    def tidy(self, *, scrub: bool = False) -> "Future[None]":
-        """There is something to tidy. `scrub`: and nothing that was deleted may stay in the log beside the database."""
-        self._untidy, self._scrub = True, self._scrub or scrub
-        return self.write(lambda _: None)
+    def tidy(self) -> None:
+        """There is something to tidy."""
+        self._untidy = True
+        self.write(lambda _: None)  # wakes the writer
+
+    def scrub(self) -> "Future[None]":
+        """Nothing that was deleted stays in the log beside the database."""
+        return self.write_alone(_truncate_log)
 
     def close(self) -> None:
-        """Once; what was handed over before is written."""
+        """What was handed over before is written."""
         self._queue.put(None)
         self._writer.join()
         self._db.close()
 
+    def _order(self, operation: Operation[T], *, alone: bool) -> "Future[T]":
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # nobody can cancel it any more: the writer will set its result
+        self._queue.put(_Order(operation, future, alone))
+        return future
+
     def _write_all(self) -> None:
         while True:
-            group = [self._queue.get()]
+            try:
+                group = [self._queue.get(timeout=PROBE if self.failure else None)]
+            except queue.Empty:
+                self._commit([_Order(_probe, Future(), alone=False)])  # whether it can be written again
+                continue
             while not self._queue.empty():
                 group.append(self._queue.get())
-            self._commit([each for each in group if each is not None])
+            orders = [each for each in group if each is not None]
+            together = [each for each in orders if not each.alone]
+            if together:
+                self._commit(together)
+            for order in orders:
+                if order.alone:
+                    self._do_alone(order)
             while self._untidy and self._queue.empty():
                 self._commit([])
             if None in group:
                 return
 
-    def _commit(self, group: list[tuple[Operation[Any], Future[Any]]]) -> None:
+    def _commit(self, group: "list[_Order]") -> None:
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         changes = self._db.total_changes
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for operation, future in group:
-                outcomes.append((future, *self._savepoint(operation)))
+            for order in group:
+                outcomes.append((order.future, *self._savepoint(order.operation)))
             if self._untidy:
                 self._untidy = self._tidy(self._db)
             self._db.execute("COMMIT")
-            if self._scrub:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._scrub = False
         except sqlite3.Error as error:  # a full or broken disk, a damaged page: of the whole group nothing is written
             self._untidy = False
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             self.failure = str(error)
-            told = JournalError(f"The journal cannot be written ({error}). Nothing of this request was accepted.")
-            outcomes = [(future, None, told) for _, future in group]
+            told = JournalError(f"The journal cannot be written ({error}). Nothing of this was done.")
+            outcomes = [(order.future, None, told) for order in group]
         else:
-            self.failure = self.failure if self._db.total_changes == changes else None
+            probed = any(order.operation is _probe for order in group)
+            self.failure = None if probed or self._db.total_changes > changes else self.failure
         for future, result, fault in outcomes:
             if fault is None:
                 future.set_result(result)
             else:
                 future.set_exception(fault)
+
+    def _do_alone(self, order: "_Order") -> None:
+        try:
+            order.future.set_result(order.operation(self._db))
+        except sqlite3.Error as error:
+            order.future.set_exception(JournalError(f"The journal cannot be tidied up ({error})."))
+        except Exception as error:
+            order.future.set_exception(error)
 
     def _savepoint(self, operation: Operation[Any]) -> tuple[Any, BaseException | None]:
         self._db.execute("SAVEPOINT one")
@@ -121,6 +158,19 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("RELEASE one")
         return result, None
+
+
+def _probe(db: sqlite3.Connection) -> None:
+    """A write that changes nothing."""
+    db.execute("PRAGMA user_version = 1")
+
+
+def _truncate_log(db: sqlite3.Connection) -> None:
+    busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise JournalError(
+            "Another process reads the journal, so what was deleted may still stand in its log. Try again."
+        )
 
 
 def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:

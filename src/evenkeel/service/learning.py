@@ -15,7 +15,7 @@ from typing import Any
 
 from evenkeel.errors import EvenkeelError
 from evenkeel.service import records
-from evenkeel.service.channel import News, Published, receive, send
+from evenkeel.service.channel import News, PipeError, Published, receive, send
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.engine import run_engine
 from evenkeel.service.home import Home
@@ -59,9 +59,9 @@ class Learning:
         self._connection: Connection | None = None
         self._engine: Any = None  # a process or a thread
         self._ending = False
-        self._over: str | None = None  # why it will not go on
+        self.over: str | None = None  # why it will not go on
         self._listener = threading.Thread(target=self._keep_going, name="learning", daemon=True)
-        journal.do(self._count)
+        journal.write_alone(self._count).result()
 
     def start(self) -> None:
         self._start_engine()
@@ -77,7 +77,7 @@ class Learning:
     @property
     def alive(self) -> bool:
         """Whether it is learning, or waiting to."""
-        return self._listener.is_alive() and self._over is None
+        return self._listener.is_alive() and self.over is None
 
     @property
     def process(self) -> int | None:
@@ -91,7 +91,7 @@ class Learning:
 
     @property
     def error(self) -> str | None:
-        return self._over or self.news.error
+        return self.over or self.news.error
 
     # The queue
 
@@ -118,7 +118,7 @@ class Learning:
             self._send("wake")
 
     def _count(self, db: Any) -> None:
-        """In the journal's thread, where nothing else is accepted meanwhile."""
+        """In the journal's thread, when all that was accepted before is counted."""
         with self._counting:
             self._queued = records.waiting(db)[0]
 
@@ -127,10 +127,11 @@ class Learning:
     def command(self, name: str, **arguments: Any) -> "Future[Any]":
         """Have something done between two batches."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
         ticket = next(self._tickets)
         self._commands[ticket] = future
         if not self.alive or not self._send("command", (ticket, name, arguments)):
-            self._refuse(self.error or "The learner is just being started again. Try it once more.")
+            self._refuse(self.error or "The learner is just being started again. Try it once more.", [ticket])
         return future
 
     def tell_answered(self, right: Sequence[bool]) -> None:
@@ -138,9 +139,11 @@ class Learning:
         self.answered.extend(right)
         self._untold.extend(right)  # the engine hears it when it asks for something
 
-    def _refuse(self, why: str) -> None:
-        for ticket in list(self._commands):
-            self._commands.pop(ticket).set_exception(JournalError(why))
+    def _refuse(self, why: str, tickets: Sequence[int]) -> None:
+        for ticket in tickets:
+            future = self._commands.pop(ticket, None)  # another thread may have it already
+            if future is not None:
+                future.set_exception(JournalError(why))
 
     # The pipe
 
@@ -154,14 +157,17 @@ class Learning:
             self._engine = context.Process(target=run_engine, args=arguments, name="evenkeel learner", daemon=True)
         else:
             self._engine = threading.Thread(target=run_engine, args=arguments, name="learner", daemon=True)
-        self._journal.do(self._count)
+        self._home.delete_partial()
+        self._journal.write_alone(self._count).result()
         with self._sending:
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._woken = ours, False
-        self._engine.start()
-        if self._apart:
-            theirs.close()  # so that its end is the end of the pipe
+        try:
+            self._engine.start()
+        finally:
+            if self._apart:
+                theirs.close()  # so that its end is the end of the pipe
 
     def _send(self, kind: str, value: Any = None, *, only: Connection | None = None) -> bool:
         """`only`: if that is still the pipe. A reply to an engine that died would puzzle the next."""
@@ -170,27 +176,36 @@ class Learning:
                 return False
             try:
                 send(self._connection, (kind, value))
-            except OSError:
+            except PipeError:
                 return False
             return True
 
     def _keep_going(self) -> None:
         """Listen to the engine; where it ends without a word, start another."""
+        try:
+            self._listen_on()
+        finally:  # whatever happened, an engine that is still there must not wait for us
+            with self._sending:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+            self._refuse(self.error or "The service is being stopped.", list(self._commands))
+
+    def _listen_on(self) -> None:
         pause = SOON
         while True:
             begun = time.monotonic()
             if self._listen() or self._ending:
                 break
             self.news = replace(self.news, error="The learning process died. It is started again.")
-            self._refuse("The learning process died, and is started again. Try it once more.")
+            self._refuse("The learning process died, and is started again. Try it once more.", list(self._commands))
             pause = SOON if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
             time.sleep(pause)
-            with suppress(EvenkeelError):
+            with suppress(EvenkeelError, OSError):
                 self._start_engine()
             if self._ending:  # perhaps said to the one that died
                 self._send("stop")
         self._engine.join()
-        self._refuse(self.error or "The service is being stopped.")
 
     def _listen(self) -> bool:
         """Until the engine says that it has ended; False if it did not say so."""
@@ -198,10 +213,10 @@ class Learning:
         while connection is not None:
             try:
                 kind, value = receive(connection)
-            except (EOFError, OSError):
+            except PipeError:
                 return False
             if kind == "failed":
-                self._over = value
+                self.over = value
             if kind in ("failed", "stopped"):
                 return True
             self._hear(kind, value, connection)
@@ -220,22 +235,22 @@ class Learning:
         elif kind == "history":
             self.history = value
         elif kind == "saved":
-            self.saved_at = time.monotonic()
+            self.news, self.saved_at = replace(self.news, saved=value), time.monotonic()
             self._journal.tidy()
         elif kind == "done":
             ticket, result, error = value
-            future = self._commands.pop(ticket)
-            if error is None:
+            future = self._commands.pop(ticket, None)
+            if future is not None and error is None:
                 future.set_result(result)
-            else:
+            elif future is not None:
                 future.set_exception(error)
         else:
             self._woken = False
             untold, self._untold = self._untold, []
             if untold:
                 self._send("answered", untold)
-            future = self._journal.write(value) if kind == "journal" else self._journal.tidy(scrub=True)
-            future.add_done_callback(partial(self._reply, connection))
+            asked: Future[Any] = self._journal.write(value) if kind == "journal" else self._journal.scrub()
+            asked.add_done_callback(partial(self._reply, connection))
 
     def _reply(self, connection: Connection, done: "Future[Any]") -> None:
         error = done.exception()

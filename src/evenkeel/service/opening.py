@@ -1,6 +1,7 @@
 """How a folder is opened: the learner it holds, or a new one."""
 
 import json
+import sqlite3
 from functools import partial
 from pathlib import Path
 
@@ -26,11 +27,22 @@ def current(home: Home, config: ServiceConfig, journal: Journal, rollback: int |
         learner, tally = versions.load(home, number)
     else:
         _, tally = versions.load(home, rollback)
+        tally.learned = _learned(journal, tally)
         keep = config.checkpoints.keep
         learner, made = versions.go_back(home, journal, tally, rollback, learned=number, keep=keep)
         number = made.number
     _delete_orphans(home, journal)
     return _published(number, learner), tally
+
+
+def _learned(journal: Journal, tally: Tally) -> int:
+    """All that was accepted and does not wait: what was learned since an earlier version was learned, and is gone."""
+
+    def count(db: sqlite3.Connection) -> int:
+        accepted, withdrawn = (int(records.value(db, name)) for name in ("accepted", "withdrawn"))
+        return accepted - withdrawn - records.waiting(db)[0] - tally.refused
+
+    return journal.do(count)
 
 
 def newest_readable(home: Home, failure: str) -> Published:
@@ -84,7 +96,9 @@ def open_predictions(path: Path) -> Journal:
     """Nothing in it was promised to anyone, so a damaged one is put aside."""
     try:
         return Journal(path, predictions.SCHEMA, flushed=False)
-    except JournalError:
+    except JournalError as error:
+        if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
+            raise
         path.replace(path.with_name(f"{path.name}.damaged"))
         for beside in ("-wal", "-shm"):
             path.with_name(path.name + beside).unlink(missing_ok=True)

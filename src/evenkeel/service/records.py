@@ -125,7 +125,8 @@ def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tu
 def unlearned(db: sqlite3.Connection) -> list[Batch]:
     """The batches that are not inside the current checkpoint, as they were learned before."""
     rows = db.execute(
-        "SELECT batch, id, label, x FROM examples WHERE batch > ? ORDER BY batch, seq", (value(db, "current"),)
+        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > ? ORDER BY batch, seq",
+        (value(db, "current"),),
     )
     batches: dict[int, Batch] = {}
     for number, id, label, x in rows:
@@ -136,7 +137,7 @@ def unlearned(db: sqlite3.Connection) -> list[Batch]:
 def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
     """How many examples are not inside the current checkpoint, and their labels."""
     current = value(db, "current")
-    where = "FROM examples WHERE batch IS NULL OR batch > ?"
+    where = "FROM examples WHERE x IS NOT NULL AND (batch IS NULL OR batch > ?)"
     count = db.execute(f"SELECT count(*) {where}", (current,)).fetchone()[0]
     labels = db.execute(f"SELECT DISTINCT label {where}", (current,)).fetchall()
     return count, {json.loads(label) for (label,) in labels}
@@ -161,9 +162,8 @@ def delete(db: sqlite3.Connection, id: str, *, withdrawn: bool) -> None:
     _add(db, "withdrawn", withdrawn)
 
 
-def begin_rollback(db: sqlite3.Connection, learned: int) -> int:
-    """A number for what comes next. Batches after the one learned last wait again, to be cut anew."""
-    db.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (learned,))
+def next_number(db: sqlite3.Connection) -> int:
+    """A number for a version that no batch leads to."""
     return _add(db, "batch", 1)
 
 
@@ -195,8 +195,13 @@ def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | Non
     return right
 
 
-def note_version(db: sqlite3.Connection, version: Version, keep: int) -> list[int]:
-    """This version is the current one from here on. The numbers of those that are kept no longer."""
+def note_version(db: sqlite3.Connection, version: Version, keep: int, back_to: int | None = None) -> list[int]:
+    """This version is the current one from here on. The numbers of those that are kept no longer.
+
+    `back_to`: batches after this one, the last that was learned, wait again to be cut anew.
+    """
+    if back_to is not None:
+        db.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (back_to,))
     db.execute(
         "INSERT INTO versions VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET time = excluded.time, "
         "asked = max(asked, excluded.asked), note = iif(excluded.note = '', note, excluded.note)",
@@ -214,6 +219,10 @@ def note_version(db: sqlite3.Connection, version: Version, keep: int) -> list[in
     return [number for (number,) in old]
 
 
+def drop_version(db: sqlite3.Connection, number: int) -> None:
+    db.execute("DELETE FROM versions WHERE number = ?", (number,))
+
+
 def versions(db: sqlite3.Connection) -> list[Version]:
     rows = db.execute("SELECT number, time, learned, asked, note FROM versions ORDER BY number").fetchall()
     return [Version(number, time, learned, bool(asked), note) for number, time, learned, asked, note in rows]
@@ -226,12 +235,12 @@ def tidy(db: sqlite3.Connection, ids: int) -> bool:
     marks = ",".join("?" * len(rows))
     db.execute(f"DELETE FROM examples WHERE seq IN ({marks}) AND NOT own", rows)
     db.execute(f"UPDATE examples SET x = NULL, label = NULL WHERE seq IN ({marks})", rows)
-    db.execute(
+    old = db.execute(
         "DELETE FROM examples WHERE seq IN (SELECT seq FROM examples WHERE x IS NULL AND "
         "seq <= (SELECT max(seq) FROM examples) - ? ORDER BY seq LIMIT ?)",
         (ids, TIDY_ROWS),
-    )
-    return len(rows) == TIDY_ROWS
+    ).rowcount
+    return TIDY_ROWS in (len(rows), old)
 
 
 def value(db: sqlite3.Connection, name: str) -> Any:

@@ -98,7 +98,7 @@ class Service:
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.home.exists:
             fresh(self.config)  # a config that makes no learner makes no folder either
-            self.home.write(self.config)
+            self.home.make()
         try:
             self._open(rollback, apart)
         except BaseException:
@@ -108,6 +108,8 @@ class Service:
     def _open(self, rollback: int | None, apart: bool) -> None:
         try:
             self.home.lock()
+            if not self.home.exists:
+                self.home.write(self.config)
             tidy = partial(records.tidy, ids=self.config.limits.ids)
             self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
             self.predictions = open_predictions(self.home.predictions)
@@ -155,9 +157,7 @@ class Service:
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
         """Their ids, and which of them were new, once they are durable."""
         learning, journal = self._require_learning()
-        most = min(self.config.limits.examples, self.config.limits.queue)
-        if len(examples) > most:
-            raise InputError(f"{len(examples):,} examples are too many for one request; the limit is {most:,}.")
+        self._require_few(len(examples))
         made = self._names.new(len(examples))
         rows = [
             Example(own, each.label, each.x)
@@ -177,6 +177,7 @@ class Service:
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
         """Teach the true labels of predictions that were made; the answers that were given are counted."""
         learning, journal = self._require_learning()
+        self._require_few(len(truths))
         ids = [id for id, _ in truths]
 
         def teach(kept: dict[str, Prediction]) -> "Future[list[Accepted]]":
@@ -234,10 +235,12 @@ class Service:
         learning, _ = self._require_learning()
 
         def forget(dropped: int) -> "Future[Forgotten]":
-            self._kept().tidy(scrub=True)
             return learning.command("forget", id=id, prediction=bool(dropped))
 
-        return then(self._kept().write(partial(predictions.drop, ids=[id])), forget)
+        def scrub(dropped: int) -> "Future[Forgotten]":
+            return then(self._kept().scrub(), lambda _: forget(dropped))
+
+        return then(self._kept().write(partial(predictions.drop, ids=[id])), scrub)
 
     def save(self, note: str = "") -> "Future[Version]":
         learning, _ = self._require_learning()
@@ -262,7 +265,14 @@ class Service:
     def _require_learning(self) -> tuple[Learning, Journal]:
         if self.learning is None or self.journal is None:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
+        if self.learning.over is not None:
+            raise JournalError(f"{self.learning.over} Predictions go on; nothing is learned.")
         return self.learning, self.journal
+
+    def _require_few(self, count: int) -> None:
+        most = min(self.config.limits.examples, self.config.limits.queue)
+        if count > most:
+            raise InputError(f"{count:,} examples are too many for one request; the limit is {most:,}.")
 
     def _kept(self) -> Journal:
         """Predictions that may be labelled later."""
@@ -323,6 +333,7 @@ class Names:
 def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":
     """What comes of the second, which begins with the result of the first."""
     whole: Future[U] = Future()
+    whole.set_running_or_notify_cancel()
 
     def finish(done: "Future[U]") -> None:
         error = done.exception()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,20 +44,26 @@ def save(
     keep: int,
     asked: bool = False,
     note: str = "",
+    back_to: int | None = None,
 ) -> Version:
     """Write a version and make it the current one. The journal needs nothing any more of what is inside."""
     facts, tensors = learner.state()
+    _write(home.version(number), {**facts, "service": tally.state()}, tensors)
+    version = Version(number, time.time(), tally.learned, asked, note)
+    for old in journal.do(partial(records.note_version, version=version, keep=keep, back_to=back_to)):
+        with suppress(OSError):  # a file that nobody knows any more goes at the next start
+            home.version(old).unlink()
+    return version
+
+
+def _write(path: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
     try:
-        checkpoint.write(home.version(number), {**facts, "service": tally.state()}, tensors)
+        checkpoint.write(path, facts, tensors)
     except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
         reason = str(error).splitlines()[0]
         raise JournalError(
             f"No checkpoint could be written ({reason}). The journal holds what is not in one."
         ) from None
-    version = Version(number, time.time(), tally.learned, asked, note)
-    for old in journal.do(partial(records.note_version, version=version, keep=keep)):
-        home.version(old).unlink(missing_ok=True)
-    return version
 
 
 def go_back(
@@ -67,9 +74,8 @@ def go_back(
     if number not in known:
         raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
     learner, _ = load(home, number)
-    new = journal.do(partial(records.begin_rollback, learned=learned))
-    note = f"back to version {number}"
-    return learner, save(home, journal, learner, tally, new, keep=keep, asked=True, note=note)
+    new, note = journal.do(records.next_number), f"back to version {number}"
+    return learner, save(home, journal, learner, tally, new, keep=keep, asked=True, note=note, back_to=learned)
 
 
 def scrub(path: Path, id: str) -> bool:
@@ -81,5 +87,5 @@ def scrub(path: Path, id: str) -> bool:
         return False
     learner = Learner.load(path)
     learner.forget(id)
-    checkpoint.write(path, facts, learner.state()[1])
+    _write(path, facts, learner.state()[1])
     return True
