@@ -37,9 +37,8 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-# The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA. Python compiles
-# what it imports by itself; to compile everything beforehand takes a minute.
+# The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA.
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

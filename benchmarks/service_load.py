@@ -118,12 +118,13 @@ def measure(seconds: float, pace: float) -> dict[str, object]:
                     return told
 
             asyncio.run(load(port, 5, pace))  # to warm up
-            memory, parts = [resident(server.pid)], max(1, round(seconds / 60))
             begun, before, times, full = time.perf_counter(), status(), list[float](), 0
+            learner = before["processes"]["learner"]  # type: ignore[index]
+            memory, parts = [(resident(server.pid), resident(learner))], max(1, round(seconds / 60))
             for _ in range(parts):
                 part, refused = asyncio.run(load(port, seconds / parts, pace))
                 times, full = times + part, full + refused
-                memory.append(resident(server.pid))
+                memory.append((resident(server.pid), resident(learner)))
             after, took = status(), time.perf_counter() - begun
         finally:
             server.kill()
@@ -138,7 +139,10 @@ def measure(seconds: float, pace: float) -> dict[str, object]:
         "predictions_per_second": round(len(times) / took),
         "ms": {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99, 99.9)},
         "slowest_ms": round(max(times), 1),
-        "resident_MB": [round(each) for each in memory],
+        "resident_MB": {
+            "service": [round(service) for service, _ in memory],
+            "learner": [round(learner) for _, learner in memory],
+        },
         "accuracy_before_learning": after["accuracy"]["before_learning"]["recent"],  # type: ignore[index]
     }
 
