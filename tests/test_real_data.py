@@ -33,6 +33,7 @@ def test_on_sentences_replay_learns_and_cba_forgets_less() -> None:
 
 
 @pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="EVENKEEL_DATA does not lead to cifar10")
+@pytest.mark.slow
 def test_a_short_stream_of_cifar10_through_the_slim_resnet() -> None:
     """The paper's preset but for the width, 200 images of each class instead of 5,000, and a test set of 500."""
     short = ["net.width=20", "threads=1", "limits.train=200", "limits.test=50", "evaluation.sample=100"]

@@ -54,13 +54,16 @@ class Load:
 
     def start(self) -> list[threading.Thread]:
         clients: list[tuple[Callable[..., None], int]] = [(self._teach, 0), (self._teach, 1), (self._ask, 2)]
-        threads = [threading.Thread(target=client, args=(number,)) for client, number in clients]
+        threads = [threading.Thread(target=self._with_client, args=each) for each in clients]
         for thread in threads:
             thread.start()
         return threads
 
-    def _teach(self, number: int) -> None:
-        client = httpx.Client(base_url=self.url, timeout=30)
+    def _with_client(self, work: "Callable[[httpx.Client, int], None]", number: int) -> None:
+        with httpx.Client(base_url=self.url, timeout=30) as client:
+            work(client, number)
+
+    def _teach(self, client: httpx.Client, number: int) -> None:
         chance, sent = random.Random(self.seed * 100 + number), 0
         while not self.stopping.is_set():
             examples: list[dict[str, Any]] = []
@@ -73,8 +76,7 @@ class Load:
                 self.acknowledged.update(each["id"] for each in examples)
             time.sleep(chance.uniform(0, 0.02))
 
-    def _ask(self, number: int) -> None:
-        client = httpx.Client(base_url=self.url, timeout=30)
+    def _ask(self, client: httpx.Client, number: int) -> None:
         chance, asked = random.Random(self.seed * 100 + number), 0
         while not self.stopping.is_set():
             asked += 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.service.crashes import compare, disturb
 
-KILLS = 4
+KILLS = 3
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(tmp_path: Path) -> None:
