@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -94,17 +95,19 @@ async def load(port: int, seconds: float, pace: float) -> tuple[list[float], int
     return times, full
 
 
-def resident(process: int) -> float:
+def resident(process: int | None) -> float:
     """MB"""
+    if process is None:  # the learner has none of its own
+        return 0.0
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return int(found[1]) / 1000 if found else 0.0
 
 
-def measure(seconds: float, pace: float) -> dict[str, object]:
+def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         settings = ["--set", f"input.features={FEATURES}"]
-        command = [sys.executable, "-m", "evenkeel", "serve", f"{folder}/model", "--port", "0", *settings]
+        command = [sys.executable, "-m", "evenkeel", "serve", f"{folder}/model", "--port", "0", *settings, *options]
         with log.open("wb") as file:
             server = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
         try:
@@ -151,9 +154,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--teach", type=float, default=2400, help="Examples a second to be offered.")
+    parser.add_argument("--one-process", action="store_true", help="As it would be without a process for the learner.")
     parser.add_argument("--write", action="store_true", help="Write service_load.json beside this file.")
     arguments = parser.parse_args()
-    measured = measure(arguments.seconds, arguments.teach)
+    measured = measure(arguments.seconds, arguments.teach, ["--one-process"] if arguments.one_process else [])
     print(json.dumps(measured, indent=1))
     if arguments.write:
         Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")

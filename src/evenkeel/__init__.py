@@ -2,6 +2,7 @@
 
 from evenkeel.adaptor import CBA
 from evenkeel.checks import check_method
+from evenkeel.classifier import Classifier
 from evenkeel.data.augment import AUGMENTS, CropFlip, PerSample, RandAugment
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS
@@ -58,6 +59,7 @@ __all__ = [
     "Anytime",
     "BiC",
     "CheckpointError",
+    "Classifier",
     "Config",
     "CosineHead",
     "CropFlip",

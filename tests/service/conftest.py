@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from evenkeel.service.service import Given, Service
+from evenkeel.service.exchange import Given
+from evenkeel.service.service import Service
 from tests.service.serving import VECTORS
 
 Open = Callable[..., Service]

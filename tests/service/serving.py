@@ -4,6 +4,8 @@ It is forked from one that has torch loaded, which takes longest, and learns in 
 `crashes` and the README's test start it as it is.
 """
 
+import base64
+import io
 import multiprocessing
 import os
 import re
@@ -15,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import httpx
+from PIL import Image
 
 from evenkeel.cli import main
 
@@ -117,3 +120,13 @@ class Served:
     ) -> None:
         if self.process.is_alive():
             self.kill()
+
+
+def encoded(image: Image.Image, format: str = "PNG", **how: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **how)
+    return file.getvalue()
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

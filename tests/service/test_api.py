@@ -1,7 +1,5 @@
 """The HTTP interface as clients meet it: who may do what, and what is answered."""
 
-import base64
-import io
 import json
 import re
 import stat
@@ -21,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from evenkeel import cli
 from evenkeel.service.keys import LOOK, SCOPES, add_key, remove_key
 from evenkeel.service.service import Service
-from tests.service.serving import VECTORS, Served
+from tests.service.serving import VECTORS, Served, encoded, text
 
 PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
 FULL = (*VECTORS[:-1], "batches.size=8", "batches.wait=3600", "limits.queue=8", "limits.examples=8")
@@ -76,16 +74,6 @@ def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
     """Each label has its corner, of four."""
     corner = sum(str(label).encode()) % 4
     return {"x": [float(place == corner) + at / 1000 for place in range(4)], "label": label, **more}
-
-
-def encoded(image: Image.Image, format: str = "PNG", **how: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **how)
-    return file.getvalue()
-
-
-def text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

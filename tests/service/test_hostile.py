@@ -1,6 +1,5 @@
 """What comes from outside may be anything: it is refused with a sentence, and the service goes on."""
 
-import base64
 import io
 import json
 import random
@@ -26,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.service.serving import VECTORS, Served
+from tests.service.serving import VECTORS, Served, encoded, text
 
 BODY, EXAMPLES, SECONDS = 2_000_000, 50, 3
 LIMITS = (
@@ -58,16 +57,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served.settled()
         yield served
         assert "Traceback" not in served.log.read_text()
-
-
-def encoded(image: Image.Image, format: str = "PNG", **how: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **how)
-    return file.getvalue()
-
-
-def text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 PNG = encoded(Image.radial_gradient("L").resize((20, 20)))

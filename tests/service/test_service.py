@@ -21,9 +21,10 @@ from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
 from evenkeel.service import records, versions
 from evenkeel.service.channel import News
+from evenkeel.service.exchange import FullError, Given, NothingLearnedError
 from evenkeel.service.journal import JournalError
 from evenkeel.service.records import ConflictError, UnknownError
-from evenkeel.service.service import FullError, Given, NothingLearnedError, Service
+from evenkeel.service.service import Service
 from evenkeel.service.tally import POINTS, Tally, recency_bias
 from tests.service.conftest import Open, examples
 

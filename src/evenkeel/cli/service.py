@@ -14,11 +14,12 @@ from rich.table import Table
 from evenkeel.cli.screen import notes, out, progress
 from evenkeel.errors import EvenkeelError, SettingsError
 from evenkeel.learner import Learner
+from evenkeel.service.exchange import FullError, Given, likeliest
 from evenkeel.service.feeding import Feed, Item
 from evenkeel.service.home import Home
 from evenkeel.service.keys import SCOPES, add_key, read_keys, remove_key
 from evenkeel.service.payload import unpack
-from evenkeel.service.service import Answer, FullError, Given, Service, likeliest
+from evenkeel.service.service import Service
 
 AT_ONCE = 256  # samples handed over together
 keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
@@ -127,7 +128,7 @@ def predict_command(
         for items in _chunks(feed, AT_ONCE):
             probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
             for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
-                typer.echo(json.dumps({"source": item.where, **_as_json(answer)}, ensure_ascii=False))
+                typer.echo(json.dumps({"source": item.where, **answer.as_dict()}, ensure_ascii=False))
             done += len(items)
             if bar is not None and place is not None:
                 bar.update(place, completed=done)
@@ -166,8 +167,10 @@ def add_command(
 @keys.command("list")
 def list_command(folder: Folder) -> None:
     """Show the names and scopes of the keys."""
+    home = Home(folder)
+    home.require()
     table = Table("name", "scopes", "made")
-    for key in read_keys(Home(folder).keys):
+    for key in read_keys(home.keys):
         table.add_row(key.name, ", ".join(key.scopes), key.made)
     out.print(table)
 
@@ -175,8 +178,10 @@ def list_command(folder: Folder) -> None:
 @keys.command("remove")
 def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
     """Take a key away; a running service refuses it at once."""
-    remove_key(Home(folder).keys, name)
-    if not read_keys(Home(folder).keys):
+    home = Home(folder)
+    home.require()
+    remove_key(home.keys, name)
+    if not read_keys(home.keys):
         notes.print("It was the last one: on 127.0.0.1 everybody on this machine may do everything now.")
 
 
@@ -192,6 +197,8 @@ def _teach(service: Service, items: list[Item], *, again: bool) -> int:
         try:
             return sum(each.new for each in service.learn(given).result())
         except FullError:
+            if service.problem is not None:  # it will not become less full
+                raise
             time.sleep(0.05)
 
 
@@ -214,8 +221,3 @@ def _newest(home: Home, number: int | None = None) -> tuple[int, Learner]:
         raise SettingsError(f"{str(home.path)!r} has not {wanted}; it has {', '.join(map(str, kept)) or 'none'}.")
     chosen = kept[-1] if number is None else number
     return chosen, Learner.load(home.version(chosen))
-
-
-def _as_json(answer: Answer) -> dict[str, object]:
-    likely = [{"label": label, "probability": round(probability, 6)} for label, probability in answer.probabilities]
-    return {"label": answer.label, "probabilities": likely}

@@ -1,22 +1,20 @@
 """How routes answer: a result, or a sentence with a status."""
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError
+from evenkeel.service.exchange import FullError, NothingLearnedError
 from evenkeel.service.journal import JournalError
 from evenkeel.service.records import ConflictError, UnknownError
 from evenkeel.service.schemas import Problem
-from evenkeel.service.service import FullError, NothingLearnedError
 
 T = TypeVar("T")
 STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first that fits
@@ -60,20 +58,12 @@ def tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ValidationError)
     async def invalid(_: Request, error: ValidationError) -> Response:
-        return JSONResponse(
-            {"error": _faults(error.errors(include_url=False, include_context=False, include_input=False))}, 422
-        )
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid_parameter(_: Request, error: RequestValidationError) -> Response:
-        return JSONResponse({"error": _faults(error.errors())}, 422)
+        return JSONResponse({"error": _faults(error)}, 422)
 
 
-def _faults(found: Sequence[Any]) -> str:
+def _faults(error: ValidationError) -> str:
     """The first few as one sentence each."""
-    told = []
-    for fault in found[:3]:
-        place = ".".join(str(each) for each in fault["loc"] if each not in ("one", "many", "body"))
-        told.append(f"{place or 'The body'}: {fault['msg']}.")
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, fault['loc'])) or 'The body'}: {fault['msg']}." for fault in found[:3]]
     more = f" There are {len(found) - 3} more faults." if len(found) > 3 else ""
     return " ".join(told) + more

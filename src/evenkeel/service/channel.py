@@ -8,7 +8,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from evenkeel.classifier import Classifier
-from evenkeel.service.tally import Tally, share
+from evenkeel.learner import Learner
+from evenkeel.service.tally import Tally, share, stored
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Published:
     classifier: Classifier
     stored: dict[Hashable, int]  # samples in memory by label
     bytes: int  # of memory
+
+    @classmethod
+    def of(cls, learner: Learner, version: int) -> "Published":
+        return cls(version, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
 @dataclass(frozen=True)

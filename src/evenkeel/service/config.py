@@ -37,7 +37,7 @@ class Input(Strict):
     @property
     def sample(self) -> tuple[int, ...]:
         """The shape of one."""
-        return (self.features,) if self.size is None else (self.channels, *self.size)  # type: ignore[return-value]
+        return (self.channels, *(self.size or ())) if self.features is None else (self.features,)
 
 
 class BatchSettings(Strict):

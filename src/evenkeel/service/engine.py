@@ -27,7 +27,7 @@ from evenkeel.service.home import Home
 from evenkeel.service.journal import JournalError
 from evenkeel.service.payload import unpack
 from evenkeel.service.records import Batch, UnknownError, Version
-from evenkeel.service.tally import RECENT, Rate, recency_bias, share, stored
+from evenkeel.service.tally import RECENT, Rate, recency_bias, share
 
 AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
 PUBLISH = 0.1  # seconds between snapshots, at least, while there is more to learn
@@ -177,10 +177,7 @@ class Engine:
         begun = time.monotonic()
         self._news = self._news.counted(self.tally)
         self.channel.send("news", self._news)
-        snapshot = self.learner.snapshot()
-        self.channel.send(
-            "published", Published(self.number, snapshot, stored(self.learner), self.learner.memory.nbytes)
-        )
+        self.channel.send("published", Published.of(self.learner, self.number))
         self.channel.send("handled", self._handled)  # after the snapshot: who waits no longer is in what answers
         self._handled = 0
         self._published_at, self._unpublished = time.monotonic(), 0

@@ -100,7 +100,7 @@ class Feed:
                     x = self._sample(sent, where)
                 except ValidationError as error:
                     fault = error.errors()[0]
-                    place = ".".join(str(each) for each in fault["loc"] if each not in ("one", "many"))
+                    place = ".".join(map(str, fault["loc"]))
                     raise DataError(f"{where}: {place or 'it'}: {fault['msg']}.") from None
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None

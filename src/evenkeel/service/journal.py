@@ -1,7 +1,7 @@
 """The journal: what was accepted is on the disk before anyone is told so.
 
-SQLite in WAL mode, written by one thread. While a commit waits for the disk, what arrives gathers
-and shares the next one (group commit), so that many clients cost few flushes. `records` has what is written.
+SQLite in WAL mode, written by one thread. While a commit waits for the disk, what arrives gathers and shares the next
+one (group commit), so that many clients cost few flushes. `records` and `predictions` have what is written.
 """
 
 import queue
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from evenkeel.errors import EvenkeelError
 
 T = TypeVar("T")
+U = TypeVar("U")
 PROBE = 1.0  # seconds between attempts to write after a failure
 Operation = Callable[[sqlite3.Connection], T]
 
@@ -184,3 +185,25 @@ def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connecti
         raise sqlite3.DatabaseError(found)
     db.executescript(schema)
     return db
+
+
+def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":
+    """What comes of the second, which begins with the result of the first."""
+    whole: Future[U] = Future()
+    whole.set_running_or_notify_cancel()
+
+    def finish(done: "Future[U]") -> None:
+        error = done.exception()
+        if error is None:
+            whole.set_result(done.result())
+        else:
+            whole.set_exception(error)
+
+    def go_on(done: "Future[T]") -> None:
+        try:
+            second(done.result()).add_done_callback(finish)
+        except Exception as error:
+            whole.set_exception(error)
+
+    first.add_done_callback(go_on)
+    return whole

@@ -16,7 +16,7 @@ from evenkeel.service.channel import Published
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.home import Home
 from evenkeel.service.journal import Journal, JournalError
-from evenkeel.service.tally import Tally, stored
+from evenkeel.service.tally import Tally
 
 
 def current(home: Home, config: ServiceConfig, journal: Journal, rollback: int | None) -> tuple[Published, Tally]:
@@ -32,7 +32,7 @@ def current(home: Home, config: ServiceConfig, journal: Journal, rollback: int |
         learner, made = versions.go_back(home, journal, tally, rollback, learned=number, keep=keep)
         number = made.number
     _delete_orphans(home, journal)
-    return _published(number, learner), tally
+    return Published.of(learner, number), tally
 
 
 def _learned(journal: Journal, tally: Tally) -> int:
@@ -49,7 +49,7 @@ def newest_readable(home: Home, failure: str) -> Published:
     """What can answer where the journal is of no use."""
     for number in reversed(home.versions()):
         try:
-            return _published(number, versions.load(home, number)[0])
+            return Published.of(versions.load(home, number)[0], number)
         except CheckpointError:
             continue
     raise RunError(f"{failure} No version in {str(home.path)!r} can be read either.")
@@ -79,10 +79,6 @@ def _delete_orphans(home: Home, journal: Journal) -> None:
     for number in home.versions():
         if number not in known:
             home.version(number).unlink()
-
-
-def _published(number: int, learner: Learner) -> Published:
-    return Published(number, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
 def fresh(config: ServiceConfig) -> Learner:

@@ -13,8 +13,8 @@ from starlette.datastructures import UploadFile
 from evenkeel.service import payload
 from evenkeel.service.answers import answers
 from evenkeel.service.config import ServiceConfig
+from evenkeel.service.exchange import Given
 from evenkeel.service.schemas import Schemas
-from evenkeel.service.service import Given
 
 
 @dataclass(frozen=True)

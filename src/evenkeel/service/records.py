@@ -1,4 +1,4 @@
-"""What is written into the journal: examples, batches, predictions, versions. Each function is one operation."""
+"""What is written into the journal: examples, batches, answers, versions. Each function is one operation."""
 
 import json
 import sqlite3

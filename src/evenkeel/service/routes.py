@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
 
 import torch
 from fastapi import APIRouter, Request, Response
 
 from evenkeel.service.answers import answers, as_json, done
 from evenkeel.service.door import Door
+from evenkeel.service.exchange import Accepted, Answer
 from evenkeel.service.journal import JournalError
 from evenkeel.service.reading import Question, Reader, read_json
 from evenkeel.service.schemas import ForgetAnswer, LearnAnswer, Note, PredictAnswer, VersionAnswer, VersionsAnswer
-from evenkeel.service.service import Accepted, Answer, Service
+from evenkeel.service.service import Service
 
 QUICK = 0.002  # seconds for which the loop may be held up by a prediction
 
@@ -47,7 +47,12 @@ def client_routes(service: Service, door: Door) -> list[APIRouter]:
             with suppress(JournalError):  # the answer is good all the same
                 kept = await done(service.remember(asked.samples, version, given))
                 ids = kept
-        return as_json({"version": version, "predictions": list(map(_told, given, ids))})
+        return as_json(
+            {
+                "version": version,
+                "predictions": [{"id": id, **each.as_dict()} for id, each in zip(ids, given, strict=True)],
+            }
+        )
 
     async def answered(asked: Question) -> tuple[int, list[Answer]]:
         if len(asked.samples) * service.seconds_a_sample < QUICK:  # handing it to another thread would take longer
@@ -93,8 +98,3 @@ def admin_routes(service: Service, door: Door) -> list[APIRouter]:
         return as_json(asdict(saved))
 
     return [router]
-
-
-def _told(answer: Answer, id: str | None) -> dict[str, Any]:
-    likely = [{"label": label, "probability": probability} for label, probability in answer.probabilities]
-    return {"id": id, "label": answer.label, "probabilities": likely}

@@ -1,73 +1,30 @@
 """A service without its wires: what HTTP and the command line both do."""
 
-import hashlib
-import itertools
-import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from evenkeel.errors import (
     DivergenceError,
-    EvenkeelError,
     InputError,
     nearest,
 )
 from evenkeel.service import predictions, records
 from evenkeel.service.channel import Forgotten, Published
+from evenkeel.service.exchange import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
 from evenkeel.service.home import Home
-from evenkeel.service.journal import Journal, JournalError, Operation
+from evenkeel.service.journal import Journal, JournalError, Operation, then
 from evenkeel.service.learning import Learning
 from evenkeel.service.opening import current, fresh, newest_readable, open_predictions
 from evenkeel.service.payload import digest, unpack
 from evenkeel.service.predictions import Prediction
 from evenkeel.service.records import Example, Version
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-class FullError(EvenkeelError):
-    """The queue is full; after `seconds` there may be room."""
-
-    def __init__(self, waiting: int, seconds: int) -> None:
-        super().__init__(f"{waiting:,} examples are waiting to be learned already. Send these again in {seconds} s.")
-        self.seconds = seconds
-
-
-class NothingLearnedError(InputError):
-    """There is no label to predict yet."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """An example as a client gave it, its sample ready for the journal."""
-
-    x: bytes
-    label: Hashable
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class Accepted:
-    id: str
-    new: bool  # not sent before
-    right: bool | None = None  # whether the prediction that is labelled now was
-
-
-@dataclass(frozen=True)
-class Answer:
-    label: Hashable
-    probabilities: list[tuple[Hashable, float]]  # the most likely ones, the likeliest first
 
 
 class Service:
@@ -308,45 +265,3 @@ class Service:
         future = journal.write(accept)
         future.add_done_callback(settle)
         return future
-
-
-def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
-    """The `top` labels of each row."""
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-    return [
-        Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
-        for row, places in zip(probabilities, order.tolist(), strict=True)
-    ]
-
-
-class Names:
-    """Ids that nobody can guess, nor has used before. A system call for each would take longer than all the rest."""
-
-    def __init__(self) -> None:
-        self._secret, self._numbers = secrets.token_bytes(32), itertools.count()
-
-    def new(self, count: int) -> list[str]:
-        base = hashlib.blake2b(b"%d" % next(self._numbers), key=self._secret, digest_size=16).hexdigest()
-        return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
-
-
-def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":
-    """What comes of the second, which begins with the result of the first."""
-    whole: Future[U] = Future()
-    whole.set_running_or_notify_cancel()
-
-    def finish(done: "Future[U]") -> None:
-        error = done.exception()
-        if error is None:
-            whole.set_result(done.result())
-        else:
-            whole.set_exception(error)
-
-    def go_on(done: "Future[T]") -> None:
-        try:
-            second(done.result()).add_done_callback(finish)
-        except Exception as error:
-            whole.set_exception(error)
-
-    first.add_done_callback(go_on)
-    return whole

@@ -1,0 +1,71 @@
+"""What clients give to a service, and what they get."""
+
+import hashlib
+import itertools
+import secrets
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.errors import EvenkeelError, InputError
+
+
+class FullError(EvenkeelError):
+    """The queue is full; after `seconds` there may be room."""
+
+    def __init__(self, waiting: int, seconds: int) -> None:
+        super().__init__(f"{waiting:,} examples are waiting to be learned already. Send these again in {seconds} s.")
+        self.seconds = seconds
+
+
+class NothingLearnedError(InputError):
+    """There is no label to predict yet."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """An example as a client gave it, its sample ready for the journal."""
+
+    x: bytes
+    label: Hashable
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    id: str
+    new: bool  # not sent before
+    right: bool | None = None  # whether the prediction that is labelled now was
+
+
+@dataclass(frozen=True)
+class Answer:
+    label: Hashable
+    probabilities: list[tuple[Hashable, float]]  # the most likely ones, the likeliest first
+
+    def as_dict(self) -> dict[str, Any]:
+        likely = [{"label": label, "probability": probability} for label, probability in self.probabilities]
+        return {"label": self.label, "probabilities": likely}
+
+
+def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
+    """The `top` labels of each row."""
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+    return [
+        Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
+        for row, places in zip(probabilities, order.tolist(), strict=True)
+    ]
+
+
+class Names:
+    """Ids that nobody can guess, nor has used before. A system call for each would take longer than all the rest."""
+
+    def __init__(self) -> None:
+        self._secret, self._numbers = secrets.token_bytes(32), itertools.count()
+
+    def new(self, count: int) -> list[str]:
+        base = hashlib.blake2b(b"%d" % next(self._numbers), key=self._secret, digest_size=16).hexdigest()
+        return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]
