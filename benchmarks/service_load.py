@@ -103,6 +103,14 @@ def resident(process: int | None) -> float:
     return int(found[1]) / 1000 if found else 0.0
 
 
+def busy(process: int | None) -> float:
+    """Seconds of a core that it used until now."""
+    if process is None:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -123,12 +131,15 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
             asyncio.run(load(port, 5, pace))  # to warm up
             begun, before, times, full = time.perf_counter(), status(), list[float](), 0
             learner = before["processes"]["learner"]  # type: ignore[index]
+            processes = {"service": server.pid, "learner": learner, "client": os.getpid()}
+            used = {name: busy(process) for name, process in processes.items()}
             memory, parts = [(resident(server.pid), resident(learner))], max(1, round(seconds / 60))
             for _ in range(parts):
                 part, refused = asyncio.run(load(port, seconds / parts, pace))
                 times, full = times + part, full + refused
                 memory.append((resident(server.pid), resident(learner)))
             after, took = status(), time.perf_counter() - begun
+            used = {name: busy(process) - used[name] for name, process in processes.items()}
         finally:
             server.kill()
     learned = after["examples"]["learned"] - before["examples"]["learned"]  # type: ignore[index]
@@ -146,6 +157,7 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
             "service": [round(service) for service, _ in memory],
             "learner": [round(learner) for _, learner in memory],
         },
+        "cores_used": {name: round(spent / took, 2) for name, spent in used.items()},
         "accuracy_before_learning": after["accuracy"]["before_learning"]["recent"],  # type: ignore[index]
     }
 

@@ -184,7 +184,7 @@ def test_late_labels_teach_and_count_what_was_answered(opened: Open) -> None:
     teach(service, examples(64))
     asked = examples(6, seed=5)
     version, answers = service.predict([each.x for each in asked])
-    ids = service.remember([each.x for each in asked], version, answers).result()
+    ids = service.remember([each.x for each in asked], version, answers)
     truths = [(id, each.label) for id, each in zip(ids, asked, strict=True)]
     wrong = [(ids[0], "dog" if answers[0].label == "cat" else "cat"), *truths[1:]]
     told = service.tell(wrong).result()
@@ -207,7 +207,7 @@ def test_only_the_newest_predictions_are_kept(opened: Open) -> None:
     service = opened("limits.predictions=3")
     teach(service, examples(8))
     x = [each.x for each in examples(5)]
-    ids = service.remember(x, *service.predict(x)).result()
+    ids = service.remember(x, *service.predict(x))
     with pytest.raises(UnknownError):
         service.tell([(ids[1], "cat")]).result()
     assert service.tell([(ids[2], "cat")]).result()[0].new
@@ -437,7 +437,7 @@ def test_a_prediction_is_forgotten_too(opened: Open) -> None:
     service = opened()
     teach(service, examples(8))
     payload = marked(3.1415)
-    (id,) = service.remember([payload], *service.predict([payload])).result()
+    (id,) = service.remember([payload], *service.predict([payload]))
     assert holders(service, payload)
     assert service.forget(id).result().prediction
     assert holders(service, payload) == []
@@ -524,7 +524,7 @@ def test_damaged_predictions_are_put_aside(opened: Open) -> None:
     service.home.predictions.write_bytes(b"nothing of the kind" * 1000)
     again = opened()
     x = [examples(1)[0].x]
-    (id,) = again.remember(x, *again.predict(x)).result()
+    (id,) = again.remember(x, *again.predict(x))
     assert again.tell([(id, "cat")]).result()[0].new
     assert service.home.predictions.with_name("predictions.sqlite.damaged").is_file()
 

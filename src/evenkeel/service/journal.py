@@ -1,7 +1,7 @@
 """The journal: what was accepted is on the disk before anyone is told so.
 
 SQLite in WAL mode, written by one thread. While a commit waits for the disk, what arrives gathers and shares the next
-one (group commit), so that many clients cost few flushes. `records` and `predictions` have what is written.
+one (group commit), so that many clients cost few flushes. `records` has what is written.
 """
 
 import queue
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from evenkeel.errors import EvenkeelError
 
 T = TypeVar("T")
-U = TypeVar("U")
 PROBE = 1.0  # seconds between attempts to write after a failure
 Operation = Callable[[sqlite3.Connection], T]
 
@@ -34,28 +33,17 @@ class _Order:
 
 
 class Journal:
-    """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others.
-
-    `flushed`: an operation's result is told only when it would survive a power cut; without, a kill.
-    """
+    """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others."""
 
     def __init__(
-        self,
-        path: Path,
-        schema: str,
-        *,
-        flushed: bool = True,
-        tidy: Callable[[sqlite3.Connection], bool] = lambda _: False,
+        self, path: Path, schema: str, *, tidy: Callable[[sqlite3.Connection], bool] = lambda _: False
     ) -> None:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again after it could
         self._tidy = tidy
         self._untidy = True
         self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
-        try:
-            self._db = open_database(path, schema, flushed=flushed)
-        except sqlite3.Error as error:
-            raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from error
+        self._db = open_database(path, schema, flushed=True)
         self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._writer.start()
 
@@ -77,7 +65,7 @@ class Journal:
 
     def scrub(self) -> "Future[None]":
         """Nothing that was deleted stays in the log beside the database."""
-        return self.write_alone(_truncate_log)
+        return self.write_alone(truncate_log)
 
     def close(self) -> None:
         """What was handed over before is written."""
@@ -166,7 +154,7 @@ def _probe(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA user_version = 1")
 
 
-def _truncate_log(db: sqlite3.Connection) -> None:
+def truncate_log(db: sqlite3.Connection) -> None:
     busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise JournalError(
@@ -175,35 +163,19 @@ def _truncate_log(db: sqlite3.Connection) -> None:
 
 
 def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:
-    """Ready to be written, and whole: a damaged page is found here and not in the middle of the night."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
-    db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: someone may have asked for that
-    found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise sqlite3.DatabaseError(found)
-    db.executescript(schema)
+    """Ready to be written, and whole: a damaged page is found here and not in the middle of the night.
+
+    `flushed`: what is committed survives a power cut; without, only a kill.
+    """
+    try:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
+        db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: someone may have asked for that
+        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        db.executescript(schema)
+    except sqlite3.Error as error:
+        raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from error
     return db
-
-
-def then(first: "Future[T]", second: "Callable[[T], Future[U]]") -> "Future[U]":
-    """What comes of the second, which begins with the result of the first."""
-    whole: Future[U] = Future()
-    whole.set_running_or_notify_cancel()
-
-    def finish(done: "Future[U]") -> None:
-        error = done.exception()
-        if error is None:
-            whole.set_result(done.result())
-        else:
-            whole.set_exception(error)
-
-    def go_on(done: "Future[T]") -> None:
-        try:
-            second(done.result()).add_done_callback(finish)
-        except Exception as error:
-            whole.set_exception(error)
-
-    first.add_done_callback(go_on)
-    return whole

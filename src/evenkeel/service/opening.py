@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -11,11 +10,11 @@ from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.experiment.folder import differences
 from evenkeel.experiment.making import make_learner
 from evenkeel.learner import Learner
-from evenkeel.service import predictions, records, versions
+from evenkeel.service import records, versions
 from evenkeel.service.channel import Published
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.home import Home
-from evenkeel.service.journal import Journal, JournalError
+from evenkeel.service.journal import Journal
 from evenkeel.service.tally import Tally
 
 
@@ -86,16 +85,3 @@ def fresh(config: ServiceConfig) -> Learner:
     kind = np.float32 if config.input.size is None else np.uint8
     learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # whether its net can take such samples at all
     return learner
-
-
-def open_predictions(path: Path) -> Journal:
-    """Nothing in it was promised to anyone, so a damaged one is put aside."""
-    try:
-        return Journal(path, predictions.SCHEMA, flushed=False)
-    except JournalError as error:
-        if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
-            raise
-        path.replace(path.with_name(f"{path.name}.damaged"))
-        for beside in ("-wal", "-shm"):
-            path.with_name(path.name + beside).unlink(missing_ok=True)
-        return Journal(path, predictions.SCHEMA, flushed=False)

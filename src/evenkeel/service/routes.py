@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from fastapi import APIRouter, Request, Response
 
 from evenkeel.service.answers import answers, as_json, done
 from evenkeel.service.door import Door
-from evenkeel.service.exchange import Accepted, Answer
+from evenkeel.service.exchange import Accepted
 from evenkeel.service.journal import JournalError
 from evenkeel.service.reading import Question, Reader, read_json
 from evenkeel.service.schemas import ForgetAnswer, LearnAnswer, Note, PredictAnswer, VersionAnswer, VersionsAnswer
@@ -41,24 +42,18 @@ def client_routes(service: Service, door: Door) -> list[APIRouter]:
     async def predict(request: Request) -> Response:
         """Labels with probabilities, from the newest snapshot."""
         asked = await reader.question(request)
-        version, given = await answered(asked)
+        if len(asked.samples) * service.seconds_a_sample < QUICK:  # handing it to another thread would take longer
+            return as_json(answered(asked))
+        return as_json(await asyncio.get_running_loop().run_in_executor(askers, answered, asked))
+
+    def answered(asked: Question) -> dict[str, Any]:
+        version, given = service.predict(asked.samples, asked.top)
         ids: Sequence[str | None] = [None] * len(given)
         if asked.keep and service.config.limits.predictions:
             with suppress(JournalError):  # the answer is good all the same
-                kept = await done(service.remember(asked.samples, version, given))
-                ids = kept
-        return as_json(
-            {
-                "version": version,
-                "predictions": [{"id": id, **each.as_dict()} for id, each in zip(ids, given, strict=True)],
-            }
-        )
-
-    async def answered(asked: Question) -> tuple[int, list[Answer]]:
-        if len(asked.samples) * service.seconds_a_sample < QUICK:  # handing it to another thread would take longer
-            return service.predict(asked.samples, asked.top)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(askers, service.predict, asked.samples, asked.top)
+                ids = service.remember(asked.samples, version, given)
+        predictions = [{"id": id, **each.as_dict()} for id, each in zip(ids, given, strict=True)]
+        return {"version": version, "predictions": predictions}
 
     def taught(accepted: Sequence[Accepted]) -> Response:
         new = sum(each.new for each in accepted)

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,15 @@ from evenkeel.errors import (
     InputError,
     nearest,
 )
-from evenkeel.service import predictions, records
+from evenkeel.service import records
 from evenkeel.service.channel import Forgotten, Published
 from evenkeel.service.exchange import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
 from evenkeel.service.home import Home
-from evenkeel.service.journal import Journal, JournalError, Operation, then
+from evenkeel.service.journal import Journal, JournalError, Operation
 from evenkeel.service.learning import Learning
-from evenkeel.service.opening import current, fresh, newest_readable, open_predictions
+from evenkeel.service.opening import current, fresh, newest_readable
 from evenkeel.service.payload import digest, unpack
-from evenkeel.service.predictions import Prediction
+from evenkeel.service.predictions import Prediction, Predictions
 from evenkeel.service.records import Example, Version
 
 
@@ -48,7 +49,7 @@ class Service:
         self.seconds_a_sample = 1.0  # that the last prediction took; unknown until there was one
         self.failure: str | None = None
         self.journal: Journal | None = None
-        self.predictions: Journal | None = None
+        self.predictions: Predictions | None = None
         self.learning: Learning | None = None
         self._labels: set[Hashable] = set()
         self._names = Names()
@@ -69,7 +70,7 @@ class Service:
                 self.home.write(self.config)
             tidy = partial(records.tidy, ids=self.config.limits.ids)
             self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
-            self.predictions = open_predictions(self.home.predictions)
+            self.predictions = Predictions(self.home.predictions, self.config.limits.predictions)
         except (JournalError, OSError) as error:
             self.failure = str(error)
             self._fixed = newest_readable(self.home, self.failure)
@@ -87,9 +88,9 @@ class Service:
         """What was accepted but not learned waits for the next time."""
         if self.learning is not None:
             self.learning.stop()
-        for journal in (self.journal, self.predictions):
-            if journal is not None:
-                journal.close()
+        for database in (self.journal, self.predictions):
+            if database is not None:
+                database.close()
         self.home.release()
 
     @property
@@ -137,27 +138,25 @@ class Service:
         self._require_few(len(truths))
         ids = [id for id, _ in truths]
 
-        def teach(kept: dict[str, Prediction]) -> "Future[list[Accepted]]":
-            examples = [
-                Example(id, label, kept[id].x if id in kept else b"", digest(b"", label), own=True)
-                for id, label in truths
-            ]
-            answered = [kept[id].answered if id in kept else None for id in ids]
+        kept = self._kept().fetch(ids)
+        examples = [
+            Example(id, label, kept[id].x if id in kept else b"", digest(b"", label), own=True) for id, label in truths
+        ]
+        answered = [kept[id].answered if id in kept else None for id in ids]
 
-            def accept(db: sqlite3.Connection) -> list[Accepted]:
-                self._admit([label for _, label in truths])
-                right = records.tell(db, list(zip(examples, answered, strict=True)))
-                self._labels.update(label for _, label in truths)
-                return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
-
-            return self._enqueue(learning, journal, accept, len(truths))
+        def accept(db: sqlite3.Connection) -> list[Accepted]:
+            self._admit([label for _, label in truths])
+            right = records.tell(db, list(zip(examples, answered, strict=True)))
+            self._labels.update(label for _, label in truths)
+            return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
 
         def tell_answered(done: "Future[list[Accepted]]") -> None:
             if not done.exception():
                 learning.tell_answered([each.right for each in done.result() if each.right is not None])
-                self._kept().write(partial(predictions.drop, ids=ids))  # they are in the journal now
+                with suppress(JournalError):  # else they are dropped when they are old
+                    self._kept().drop(ids)  # they are in the journal now
 
-        future = then(self._kept().write(partial(predictions.fetch, ids=ids)), teach)
+        future = self._enqueue(learning, journal, accept, len(truths))
         future.add_done_callback(tell_answered)
         return future
 
@@ -167,37 +166,26 @@ class Service:
         classes = published.classifier.classes
         if not published.stored:
             raise NothingLearnedError("Nothing was learned yet, so there is no label to predict.")
-        begun = time.perf_counter()
+        begun = time.thread_time()  # not the time for which other threads had their turn
         try:
             probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
         except DivergenceError:  # the learner never lets its weights become so
             raise InputError("The answer to one of these samples is not finite; their numbers are too large.") from None
-        self.seconds_a_sample = (time.perf_counter() - begun) / len(samples)
+        self.seconds_a_sample = (time.thread_time() - begun) / len(samples)
         return published.version, likeliest(classes, probabilities, top)
 
-    def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> "Future[list[str]]":
+    def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> list[str]:
         """Ids by which what was answered can be labelled later."""
         ids = self._names.new(len(samples))
-        kept = [Prediction(id, version, answer.label, x) for id, x, answer in zip(ids, samples, answers, strict=True)]
-
-        def remember(db: sqlite3.Connection) -> list[str]:
-            predictions.remember(db, kept, self.config.limits.predictions)
-            return ids
-
-        return self._kept().write(remember)
+        made = zip(ids, samples, answers, strict=True)
+        self._kept().remember([Prediction(id, version, answer.label, x) for id, x, answer in made])
+        return ids
 
     # What admins do
 
     def forget(self, id: str) -> "Future[Forgotten]":
         learning, _ = self._require_learning()
-
-        def forget(dropped: int) -> "Future[Forgotten]":
-            return learning.command("forget", id=id, prediction=bool(dropped))
-
-        def scrub(dropped: int) -> "Future[Forgotten]":
-            return then(self._kept().scrub(), lambda _: forget(dropped))
-
-        return then(self._kept().write(partial(predictions.drop, ids=[id])), scrub)
+        return learning.command("forget", id=id, prediction=self._kept().forget(id))
 
     def save(self, note: str = "") -> "Future[Version]":
         learning, _ = self._require_learning()
@@ -231,7 +219,7 @@ class Service:
         if count > most:
             raise InputError(f"{count:,} examples are too many for one request; the limit is {most:,}.")
 
-    def _kept(self) -> Journal:
+    def _kept(self) -> Predictions:
         """Predictions that may be labelled later."""
         if self.predictions is None:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
