@@ -62,9 +62,10 @@ def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
     return teach, ask
 
 
-async def load(port: int, seconds: float, pace: float) -> tuple[list[float], int]:
+async def load(
+    port: int, seconds: float, pace: float, teach: Sequence[bytes], ask: Sequence[bytes]
+) -> tuple[list[float], int]:
     """Times to answer, in ms, and how often a teacher was told to come later."""
-    teach, ask = requests(np.random.default_rng(0))
     begun, end, full = time.perf_counter(), time.perf_counter() + seconds, 0
     times: list[float] = []
 
@@ -112,6 +113,7 @@ def busy(process: int | None) -> float:
 
 
 def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
+    teach, ask = requests(np.random.default_rng(0))
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         settings = ["--set", f"input.features={FEATURES}"]
@@ -128,14 +130,16 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
                     told: dict[str, object] = json.load(answer)
                     return told
 
-            asyncio.run(load(port, 5, pace))  # to warm up
+            asyncio.run(load(port, 5, pace, teach, ask))  # to warm up
+            while status()["queue"]["waiting"]:  # type: ignore[index]
+                time.sleep(0.1)
             begun, before, times, full = time.perf_counter(), status(), list[float](), 0
             learner = before["processes"]["learner"]  # type: ignore[index]
             processes = {"service": server.pid, "learner": learner, "client": os.getpid()}
             used = {name: busy(process) for name, process in processes.items()}
             memory, parts = [(resident(server.pid), resident(learner))], max(1, round(seconds / 60))
             for _ in range(parts):
-                part, refused = asyncio.run(load(port, seconds / parts, pace))
+                part, refused = asyncio.run(load(port, seconds / parts, pace, teach, ask))
                 times, full = times + part, full + refused
                 memory.append((resident(server.pid), resident(learner)))
             after, took = status(), time.perf_counter() - begun

@@ -18,6 +18,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from evenkeel.config import call_text
 from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of, whole_number
+from evenkeel.finite import are_finite
 from evenkeel.memory import Memory
 from evenkeel.methods.base import Method
 from evenkeel.nets import Net, running_statistics, scratch_buffers
@@ -179,7 +180,7 @@ class CBA:
                 f"CBA has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
                 "Take the cross-entropy of view.adapted instead of view.logits, or leave the adaptor away."
             )
-        if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
+        if not are_finite(loss, *known):
             raise DivergenceError(
                 "The outer loss of CBA or its gradient is no longer a finite number. The adaptor and the network are "
                 "as they were before this update; a lower learning rate may help."

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenkeel.errors import DivergenceError, InputError
+from evenkeel.finite import are_finite
 from evenkeel.inputs import Intake
 from evenkeel.labels import LabelMap
 from evenkeel.memory import Memory
@@ -39,6 +40,8 @@ class Classifier:
         batch = self.intake.check(x)
         if self.intake.shape is None and len(batch):
             self.intake.fits(batch, self.classify)
+        if len(batch) <= PREDICT_BATCH:
+            return self.classify(self.intake.to_network(batch))
         return torch.cat([self.classify(self.intake.to_network(part)) for part in batch.split(PREDICT_BATCH)])
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
@@ -70,6 +73,6 @@ class Classifier:
         if not self.labels.names:
             raise InputError("Nothing was learned yet, so there is no label to predict.")
         scores = self.logits(x)[:, : len(self.labels.names)]
-        if not bool(torch.isfinite(scores).all()):
+        if not are_finite(scores):
             raise DivergenceError("The network's answer is not finite, so there is nothing to predict from.")
         return scores

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
+from evenkeel.finite import are_finite
 
 Moments = tuple[Any, Any]  # mean and standard deviation: a number, or one for each channel or feature
 
@@ -50,7 +51,7 @@ class Intake:
         if self.dtype is not None and batch.dtype != self.dtype:
             known, given = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
             raise InputError(f"This learner was given {known} before, and now {given}; keep to one of them.")
-        if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
+        if batch.is_floating_point() and not are_finite(batch):
             bad = (~torch.isfinite(batch)).flatten(1).any(dim=1).nonzero().flatten().tolist()
             raise InputError(f"x holds NaN or infinite values, in {len(bad)} sample(s), the first at index {bad[0]}.")
         return batch

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from evenkeel.adaptor import CBA
 from evenkeel.data.augment import Augment
 from evenkeel.errors import DivergenceError, MethodError, SettingsError
+from evenkeel.finite import are_finite
 from evenkeel.inputs import Intake
 from evenkeel.memory import OWN_COLUMNS, Memory
 from evenkeel.methods import Method
@@ -74,7 +75,7 @@ class Step:
         for view in groups:
             _require_finite("A logit", view.logits)
         # An input of 1e30 may overflow a running variance, though every logit is finite.
-        _require_finite("A running statistic", *(now for now, then in before if bool(torch.isfinite(then).all())))
+        _require_finite("A running statistic", *(now for now, then in before if are_finite(then)))
 
         outer_loss, jointly, query = None, False, list[View]()
         if self.adaptor is not None:
@@ -197,7 +198,7 @@ def _put_back(before: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def _require_finite(name: str, *values: Tensor) -> None:
-    if not all(bool(torch.isfinite(value).all()) for value in values):
+    if not are_finite(*values):
         raise DivergenceError(
             f"{name} is no longer a finite number. The network is as it was before this update; a lower learning rate "
             "or normalised inputs may help."

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,3 +78,30 @@ def test_it_can_be_stopped_while_the_learner_is_being_started_again(service: Ser
     assert time.monotonic() - begun < 60
     assert service.learning is not None
     assert not service.learning.alive
+
+
+ABANDONING = """
+import sys
+from pathlib import Path
+from evenkeel.service.service import Service
+
+if __name__ == "__main__":
+    service = Service(Path(sys.argv[1]), None, sys.argv[2:], apart=True)
+    service.start()
+    print(service.learning.process, flush=True)
+    raise RuntimeError("nobody closes it")
+"""
+
+
+def test_a_program_that_forgets_to_close_its_service_ends_all_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(ABANDONING)
+    command = [sys.executable, str(script), str(tmp_path / "model"), *VECTORS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "nobody closes it" in ended.stderr
+    learner = Path(f"/proc/{int(ended.stdout)}")
+    deadline = time.monotonic() + 30
+    while learner.exists():  # its parent, the fork server, may yet have to notice
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -455,7 +455,7 @@ def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeyp
     def fail(_: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("evenkeel.service.journal._truncate_log", fail)
+    monkeypatch.setattr("evenkeel.service.journal.truncate_log", fail)
     scrubbed, accepted = service.journal.scrub(), service.learn(examples(4))
     assert isinstance(scrubbed.exception(), JournalError)
     assert all(each.new for each in accepted.result())

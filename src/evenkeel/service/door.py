@@ -1,11 +1,12 @@
 """Routes that look at the key first."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from starlette.types import Receive, Scope, Send
 
 from evenkeel.service.keys import Keyring
 
@@ -28,13 +29,15 @@ def make_door(keyring: Keyring) -> Door:
             beforehand, for people who have no key too, and take as long for that as an answer takes.
             """
 
-            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-                async def handle(request: Request) -> Response:
-                    check(request, scope)
-                    answer: Response = await self.endpoint(request, **request.path_params)
-                    return answer
+            def __init__(self, *arguments: Any, **named: Any) -> None:
+                super().__init__(*arguments, **named)
+                self.app = self._answer
 
-                return handle
+            async def _answer(self, connection: Scope, receive: Receive, send: Send) -> None:
+                request = Request(connection, receive)
+                check(request, scope)
+                answer: Response = await self.endpoint(request, **request.path_params)
+                await answer(connection, receive, send)
 
         return APIRouter(route_class=Guarded, dependencies=[Depends(bearer)])
 

@@ -1,16 +1,17 @@
 """The one learner behind a service: it learns what the journal holds, in order, batch by batch.
 
-It runs in a process of its own, so that answers never wait for it, and speaks with the service by a pipe: it asks for
-batches, and sends what the world may see. `learning` is the other end.
+It runs in a process of its own, so that answers never wait for it, and speaks with the service by a pipe: it asks to
+have batches cut, which it then reads itself, and sends what the world may see. `learning` is the other end.
 """
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -24,13 +25,13 @@ from evenkeel.service import records, versions
 from evenkeel.service.channel import Channel, Forgotten, News, PipeError, Published
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.home import Home
-from evenkeel.service.journal import JournalError
+from evenkeel.service.journal import JournalError, open_reader
 from evenkeel.service.payload import unpack
 from evenkeel.service.records import Batch, UnknownError, Version
 from evenkeel.service.tally import RECENT, Rate, recency_bias, share
 
 AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
-PUBLISH = 0.1  # seconds between snapshots, at least, while there is more to learn
+PUBLISH = 0.2  # seconds between snapshots, at least
 PUBLISHING = 0.1  # share of the time that may be spent on them, at most: a large network is published less often
 MEASURE = 5.0  # seconds between points of the history, while something is learned
 NICE = 10  # how much the process of the learner stands back where there are few cores
@@ -40,16 +41,19 @@ PAUSE = 1.0  # seconds before the journal is tried again after it failed
 class Engine:
     """Everything that changes the learner happens here. `number` is that of the last batch learned: the version."""
 
-    def __init__(self, home: Home, config: ServiceConfig, channel: Channel, number: int) -> None:
+    def __init__(
+        self, home: Home, config: ServiceConfig, channel: Channel, journal: sqlite3.Connection, number: int
+    ) -> None:
         self.home = home
         self.config = config
         self.channel = channel
         self.number = number
         self.learner, self.tally = versions.load(home, number)
         self._answered = deque(channel.do(records.recent_answers), maxlen=RECENT)
-        self._ahead: deque[Batch] = deque(channel.do(records.unlearned))
-        self._news = News(recovering=bool(self._ahead), saved=number)
-        self._sure = True  # that what is ahead is what the journal says; not after it failed
+        self._journal = journal
+        self._ahead = deque[Batch]()
+        self._sure = False  # that what is ahead is what the journal says; not after it failed
+        self._news = News(recovering=True, saved=number)
         self._forgetting: set[str] = set()  # left memory, but no checkpoint has been written since
         self._waiting = True  # whether there may be something to learn beside what is ahead
         self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
@@ -114,25 +118,33 @@ class Engine:
 
     def _next(self) -> Batch | None:
         if not self._sure:
-            known: list[Batch] = self.channel.do(records.unlearned)
-            self._ahead = deque(batch for batch in known if batch.number > self.number)
-            self._sure = True
+            self._read()
         if not self._ahead:
             self._note(recovering=False)
             if self._waiting:
                 since, now = self._partial_since, time.monotonic()
                 waited = since is not None and now - since >= self.config.batches.wait
                 assign = partial(records.assign, size=self.config.batches.size, most=AHEAD, partial=waited)
-                batches, left = self.channel.do(assign)
-                self._ahead.extend(batches)
+                cut, left = self.channel.do(assign)
                 self._waiting = bool(left)
-                self._partial_since = (since or now) if left and not batches else None
+                self._partial_since = (since or now) if left and not cut else None
+                if cut:
+                    self._read()
         return self._ahead.popleft() if self._ahead else None
+
+    def _read(self) -> None:
+        """What was cut but not learned."""
+        self._sure = False
+        try:
+            self._ahead = deque(records.batches(self._journal, after=self.number))
+        except sqlite3.Error as error:
+            raise JournalError(f"The journal cannot be read ({error}).") from error
+        self._sure = True
 
     def _rest(self) -> float | None:
         """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
         now = time.monotonic()
-        if self._unpublished:
+        if self._unpublished and now - self._published_at >= self._publish_every:
             self._measure()
             self._publish()
         elif self._unmeasured and now - self._point_at >= MEASURE:
@@ -140,6 +152,7 @@ class Engine:
         if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
             self.save()
         due = [
+            *([self._published_at + self._publish_every] if self._unpublished else []),
             *([self._point_at + MEASURE] if self._unmeasured else []),
             *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
             *([self._partial_since + self.config.batches.wait] if self._partial_since is not None else []),
@@ -275,7 +288,9 @@ def run_engine(connection: Connection, path: Path, config: ServiceConfig, number
     torch.set_num_threads(config.threads or torch.get_num_threads())
     channel = Channel(connection)
     try:
-        Engine(Home(path), config, channel, number).run()
+        home = Home(path)
+        with closing(open_reader(home.journal)) as journal:
+            Engine(home, config, channel, journal, number).run()
         channel.send("stopped")
     except PipeError:
         pass

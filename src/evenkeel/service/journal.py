@@ -162,6 +162,13 @@ def truncate_log(db: sqlite3.Connection) -> None:
         )
 
 
+def open_reader(path: Path) -> sqlite3.Connection:
+    """For another process: while it reads, this one goes on writing."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
 def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:
     """Ready to be written, and whole: a damaged page is found here and not in the middle of the night.
 

@@ -1,5 +1,6 @@
 """The service's end of the pipe: what the engine last told, what waits for it, and commands to it."""
 
+import atexit
 import itertools
 import multiprocessing
 import threading
@@ -66,6 +67,7 @@ class Learning:
     def start(self) -> None:
         self._start_engine()
         self._listener.start()
+        atexit.register(self._abandon)
 
     def stop(self) -> None:
         """After the batch at hand, with a checkpoint."""
@@ -73,6 +75,13 @@ class Learning:
         self._send("stop")
         if self._listener.ident is not None:
             self._listener.join()
+        atexit.unregister(self._abandon)
+
+    def _abandon(self) -> None:
+        """At the end of a program that did not stop it: it hears no signals, and would be waited for."""
+        self._ending = True
+        if self._apart:
+            self._engine.kill()
 
     @property
     def alive(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from evenkeel.errors import InputError
 
 TIDY_ROWS = 128  # at a time, so that nobody waits long
+INSERT_ROWS = 64  # by one statement: between two of them this thread may have to wait for its turn
 ANSWERS = 1_000  # that are remembered one by one
 
 SCHEMA = """
@@ -82,14 +83,12 @@ def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
             raise ConflictError(
                 f"The example {example.id!r} was accepted before, with another sample or label. Give each its own id."
             )
-    db.executemany(
-        "INSERT INTO examples (id, own, digest, label, x) VALUES (?, ?, ?, ?, ?)",
-        [
-            (each.id, each.own, each.digest, json.dumps(each.label), each.x)
-            for each, is_new in zip(examples, new, strict=True)
-            if is_new
-        ],
-    )
+    fresh = [each for each, is_new in zip(examples, new, strict=True) if is_new]
+    for start in range(0, len(fresh), INSERT_ROWS):
+        part = fresh[start : start + INSERT_ROWS]
+        values = [value for each in part for value in (each.id, each.own, each.digest, json.dumps(each.label), each.x)]
+        rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
+        db.execute(f"INSERT INTO examples (id, own, digest, label, x) VALUES {rows}", values)
     _add(db, "accepted", sum(new))
     return new
 
@@ -100,38 +99,36 @@ def _digests(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
     return dict(db.execute(f"SELECT id, digest FROM examples WHERE id IN ({marks})", ids).fetchall())
 
 
-def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tuple[list[Batch], int]:
-    """Up to `most` batches of what waits, in order of arrival, and how many examples wait beside them.
+def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tuple[int, int]:
+    """Cut up to `most` batches of what waits, in order of arrival: how many, and how many examples still wait.
 
-    One that is not full is cut only where `partial`.
+    One that is not full is cut only where `partial`. More than can be cut are not counted, but one.
     """
-    rows = db.execute(
-        "SELECT seq, id, label, x FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?", (size * most + 1,)
-    ).fetchall()
-    cut = min(len(rows), size * most)
-    cut -= cut % size
+    (found,) = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM examples WHERE batch IS NULL LIMIT ?)", (size * most + 1,)
+    ).fetchone()
+    cut = min(found // size, most) * size
     if not cut and partial:
-        cut = len(rows)
-    batches = []
-    for start in range(0, cut, size):
-        part = rows[start : min(start + size, cut)]
-        number = _add(db, "batch", 1)
-        borders = (number, part[0][0], part[-1][0])
-        db.execute("UPDATE examples SET batch = ? WHERE batch IS NULL AND seq BETWEEN ? AND ?", borders)
-        batches.append(Batch(number, [Example(id, json.loads(label), x) for _, id, label, x in part]))
-    return batches, len(rows) - cut
-
-
-def unlearned(db: sqlite3.Connection) -> list[Batch]:
-    """The batches that are not inside the current checkpoint, as they were learned before."""
-    rows = db.execute(
-        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > ? ORDER BY batch, seq",
-        (value(db, "current"),),
+        cut = found
+    batches = -(-cut // size)
+    first = _add(db, "batch", batches) - batches + 1
+    db.execute(
+        "UPDATE examples SET batch = ? + (place - 1) / ? FROM (SELECT seq AS cut, row_number() OVER (ORDER BY seq) AS "
+        "place FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?) WHERE seq = cut",
+        (first, size, cut),
     )
-    batches: dict[int, Batch] = {}
+    return batches, found - cut
+
+
+def batches(db: sqlite3.Connection, after: int) -> list[Batch]:
+    """Those that were cut after the one of that number, with what is in them."""
+    rows = db.execute(
+        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > ? ORDER BY batch, seq", (after,)
+    ).fetchall()
+    found: dict[int, Batch] = {}
     for number, id, label, x in rows:
-        batches.setdefault(number, Batch(number, [])).examples.append(Example(id, json.loads(label), x))
-    return list(batches.values())
+        found.setdefault(number, Batch(number, [])).examples.append(Example(id, json.loads(label), x))
+    return list(found.values())
 
 
 def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:

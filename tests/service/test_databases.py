@@ -1,0 +1,124 @@
+"""The two databases of a service: how batches are cut from the journal, and how predictions are kept."""
+
+import itertools
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.service import records
+from evenkeel.service.journal import JournalError, open_database, open_reader
+from evenkeel.service.predictions import Prediction, Predictions
+from evenkeel.service.records import Example
+from tests.service.conftest import Open, examples
+from tests.service.test_service import adds_up, settle, teach
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_database(tmp_path / "journal.sqlite", records.SCHEMA, flushed=True)) as db:
+        yield db
+
+
+def numbered(start: int, count: int) -> list[Example]:
+    return [Example(f"e{place}", place % 3, bytes([place % 256])) for place in range(start, start + count)]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("waiting", [0, 1, 3, 4, 5, 8, 11, 12, 13, 40])
+def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, waiting: int, partial: bool) -> None:
+    size, most = 4, 3
+    records.accept(journal, numbered(0, waiting))
+    journal.execute("DELETE FROM examples WHERE id = 'e1'")  # somebody withdrew it
+    left = [f"e{place}" for place in range(waiting) if place != 1]
+    full = min(len(left) // size, most)
+    wanted = [left[size * place : size * (place + 1)] for place in range(full)]
+    if not full and partial and left:
+        wanted = [left]
+    cut, rest = records.assign(journal, size, most, partial=partial)
+    found = records.batches(journal, after=0)
+    assert [[example.id for example in batch.examples] for batch in found] == wanted
+    assert [batch.number for batch in found] == list(range(1, cut + 1))
+    assert rest == min(len(left), size * most + 1) - sum(map(len, wanted))
+    for batch, example in itertools.product(found, numbered(0, waiting)):
+        assert all(
+            (each.label, each.x) == (example.label, example.x) for each in batch.examples if each.id == example.id
+        )
+
+
+def test_cutting_goes_on_where_it_was(journal: sqlite3.Connection) -> None:
+    records.accept(journal, numbered(0, 10))
+    assert records.assign(journal, 4, 1, partial=False) == (1, 1)
+    records.accept(journal, numbered(10, 200))  # by several statements
+    assert records.assign(journal, 4, 60, partial=True) == (51, 2)
+    assert records.assign(journal, 4, 60, partial=True) == (1, 0)
+    assert records.assign(journal, 4, 60, partial=True) == (0, 0)
+    ids = [example.id for batch in records.batches(journal, after=0) for example in batch.examples]
+    assert ids == [f"e{place}" for place in range(210)]
+    assert [batch.number for batch in records.batches(journal, after=50)] == [51, 52, 53]
+
+
+def test_a_reader_cannot_write(journal: sqlite3.Connection, tmp_path: Path) -> None:
+    records.accept(journal, numbered(0, 4))
+    with closing(open_reader(tmp_path / "journal.sqlite")) as reader:
+        records.assign(journal, 4, 1, partial=False)
+        assert len(records.batches(reader, after=0)[0].examples) == 4
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            records.assign(reader, 4, 1, partial=True)
+
+
+def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenkeel.service.engine.PAUSE", 0.05)
+    service, read, failures = opened(), records.batches, list[str | None]()
+
+    def fail_twice(*arguments: Any, **named: Any) -> list[records.Batch]:
+        if len(failures) < 2:
+            failures.append(service.problem)
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return read(*arguments, **named)
+
+    monkeypatch.setattr("evenkeel.service.records.batches", fail_twice)
+    teach(service, examples(40, own="e"))
+    assert failures == [None, "The journal cannot be read (database disk image is malformed)."]
+    assert service.problem is None
+    assert adds_up(service)
+
+
+# Predictions
+
+
+def prediction(number: int) -> Prediction:
+    return Prediction(f"p{number}", number, "cat", bytes([number]) * 2_000)
+
+
+def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> None:
+    with closing(Predictions(tmp_path / "predictions.sqlite", most=1_000)) as kept:
+        kept.remember([prediction(1)])
+        kept._db.execute("PRAGMA max_page_count = 6")  # a disk that is full
+        with pytest.raises(JournalError, match="What was answered cannot be kept"):
+            kept.remember([prediction(number) for number in range(2, 100)])
+        assert kept.fetch(["p1", "p2", "p3"]) == {"p1": prediction(1)}
+        kept._db.execute("PRAGMA max_page_count = 100000")
+        kept.remember([prediction(2)])
+        assert set(kept.fetch(["p1", "p2", "p3"])) == {"p1", "p2"}
+        kept.drop(["p1", "p9"])
+        assert kept.forget("p2")
+        assert not kept.forget("p2")
+        assert not kept.fetch(["p1", "p2"])
+
+
+def test_an_answer_that_cannot_be_kept_is_given_all_the_same(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(32))
+    assert service.predictions is not None
+    service.predictions._db.execute("PRAGMA max_page_count = 1")
+    x = [each.x for each in examples(40)]
+    version, answers = service.predict(x)
+    with pytest.raises(JournalError):
+        service.remember(x * 20, version, answers * 20)
+    service.learn(examples(4)).result()
+    settle(service)
+    assert adds_up(service)
