@@ -1,7 +1,7 @@
 """The two databases of a service: how batches are cut from the journal, and how predictions are kept."""
 
-import itertools
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -43,10 +43,8 @@ def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, wa
     assert [[example.id for example in batch.examples] for batch in found] == wanted
     assert [batch.number for batch in found] == list(range(1, cut + 1))
     assert rest == min(len(left), size * most + 1) - sum(map(len, wanted))
-    for batch, example in itertools.product(found, numbered(0, waiting)):
-        assert all(
-            (each.label, each.x) == (example.label, example.x) for each in batch.examples if each.id == example.id
-        )
+    sent = {example.id: example for example in numbered(0, waiting)}
+    assert all(example == sent[example.id] for batch in found for example in batch.examples)
 
 
 def test_cutting_goes_on_where_it_was(journal: sqlite3.Connection) -> None:
@@ -107,6 +105,26 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         kept.drop(["p1", "p9"])
         assert kept.forget("p2")
         assert not kept.forget("p2")
+        assert not kept.fetch(["p1", "p2"])
+
+
+def test_nobody_waits_long_for_whoever_looks_into_the_predictions(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.sqlite"
+    with closing(Predictions(path, most=1_000)) as kept, closing(sqlite3.connect(path)) as other:
+        kept.remember([prediction(1)])
+        other.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        with pytest.raises(JournalError, match="locked"):
+            kept.remember([prediction(2)])
+        assert time.monotonic() - begun < 3  # SQLite's own patience is 5 s
+        other.execute("ROLLBACK")
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM predictions").fetchall()
+        with pytest.raises(JournalError, match="Another process reads"):
+            kept.forget("p1")
+        assert time.monotonic() - begun < 4
+        other.execute("ROLLBACK")
+        kept.forget("p1")
         assert not kept.fetch(["p1", "p2"])
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from evenkeel.errors import EvenkeelError
 
 T = TypeVar("T")
+TIDY = 0.05  # seconds between steps of tidying while there is nothing else to do
 PROBE = 1.0  # seconds between attempts to write after a failure
 Operation = Callable[[sqlite3.Connection], T]
 
@@ -82,9 +83,10 @@ class Journal:
     def _write_all(self) -> None:
         while True:
             try:
-                group = [self._queue.get(timeout=PROBE if self.failure else None)]
+                group = [self._queue.get(timeout=PROBE if self.failure else TIDY if self._untidy else None)]
             except queue.Empty:
-                self._commit([_Order(_probe, Future(), alone=False)])  # whether it can be written again
+                # Whether it can be written again, or a little more of what is to be tidied.
+                self._commit([_Order(_probe, Future(), alone=False)] if self.failure else [])
                 continue
             while not self._queue.empty():
                 group.append(self._queue.get())
@@ -95,8 +97,6 @@ class Journal:
             for order in orders:
                 if order.alone:
                     self._do_alone(order)
-            while self._untidy and self._queue.empty():
-                self._commit([])
             if None in group:
                 return
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from evenkeel.service.journal import JournalError, open_database, truncate_log
 
+PATIENCE = 200  # ms for which an answer waits where somebody else has locked the database
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS predictions (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -41,6 +43,7 @@ class Predictions:
         self.most = most
         self._lock = threading.Lock()
         self._db = _opened(path)
+        self._db.execute(f"PRAGMA busy_timeout = {PATIENCE}")
 
     def remember(self, predictions: Sequence[Prediction]) -> None:
         rows = [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions]
