@@ -1,5 +1,6 @@
 """The two databases of a service: how batches are cut from the journal, and how predictions are kept."""
 
+import random
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -85,6 +86,34 @@ def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, mon
     assert adds_up(service)
 
 
+def test_a_start_leaves_no_piece_of_what_was_deleted(tmp_path: Path) -> None:
+    """Small rows are moved between pages when others go; SQLite does not overwrite what they leave behind."""
+    path, chance, sent = tmp_path / "journal.sqlite", random.Random(1), dict[str, bytes]()
+    with closing(open_database(path, records.SCHEMA, flushed=False)) as db:
+        for _ in range(60):
+            names = [f"e{len(sent) + place}-{chance.random()}" for place in range(chance.choice((1, 5, 32, 200)))]
+            new = [Example(id, 0, chance.randbytes(100), b"d" * 16, own=chance.random() < 0.5) for id in names]
+            sent |= {example.id: example.x for example in new}
+            db.execute("BEGIN")
+            records.accept(db, new)
+            records.assign(db, 32, 16, partial=chance.random() < 0.3)
+            if chance.random() < 0.4:
+                records.set_value(db, "current", records.value(db, "batch") - chance.choice((0, 1, 5)))
+                while records.tidy(db, ids=1_000_000):
+                    pass
+            db.execute("COMMIT")
+        held = {id for (id,) in db.execute("SELECT id FROM examples WHERE x IS NOT NULL")}
+
+    def pieces() -> int:
+        content = path.read_bytes()
+        return sum(x[:28] in content or x[-28:] in content for id, x in sent.items() if id not in held)
+
+    if not pieces():
+        pytest.skip("This version of SQLite leaves none.")
+    open_database(path, records.SCHEMA, flushed=False).close()
+    assert not pieces()
+
+
 # Predictions
 
 
@@ -96,7 +125,7 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
     with closing(Predictions(tmp_path / "predictions.sqlite", most=1_000)) as kept:
         kept.remember([prediction(1)])
         kept._db.execute("PRAGMA max_page_count = 6")  # a disk that is full
-        with pytest.raises(JournalError, match="What was answered cannot be kept"):
+        with pytest.raises(JournalError, match="The predictions cannot be written or read"):
             kept.remember([prediction(number) for number in range(2, 100)])
         assert kept.fetch(["p1", "p2", "p3"]) == {"p1": prediction(1)}
         kept._db.execute("PRAGMA max_page_count = 100000")
@@ -108,7 +137,9 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         assert not kept.fetch(["p1", "p2"])
 
 
-def test_nobody_waits_long_for_whoever_looks_into_the_predictions(tmp_path: Path) -> None:
+def test_nobody_waits_long_for_whoever_looks_into_the_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "predictions.sqlite"
     with closing(Predictions(path, most=1_000)) as kept, closing(sqlite3.connect(path)) as other:
         kept.remember([prediction(1)])
@@ -116,15 +147,19 @@ def test_nobody_waits_long_for_whoever_looks_into_the_predictions(tmp_path: Path
         begun = time.monotonic()
         with pytest.raises(JournalError, match="locked"):
             kept.remember([prediction(2)])
+        for number in range(3, 100):
+            with pytest.raises(JournalError, match="locked by another process"):
+                kept.remember([prediction(number)])
         assert time.monotonic() - begun < 3  # SQLite's own patience is 5 s
         other.execute("ROLLBACK")
+        monkeypatch.setattr(kept, "_try_again", 0.0)
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM predictions").fetchall()
         with pytest.raises(JournalError, match="Another process reads"):
             kept.forget("p1")
-        assert time.monotonic() - begun < 4
         other.execute("ROLLBACK")
-        kept.forget("p1")
+        assert kept.forget("p1")  # as if it had gone well at once
+        assert not kept.forget("p1")
         assert not kept.fetch(["p1", "p2"])
 
 

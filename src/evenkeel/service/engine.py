@@ -145,10 +145,9 @@ class Engine:
         """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
         now = time.monotonic()
         if self._unpublished and now - self._published_at >= self._publish_every:
-            self._measure()
             self._publish()
-        elif self._unmeasured and now - self._point_at >= MEASURE:
-            self._measure()
+        if self._unmeasured and (not self.tally.history or now - self._point_at >= MEASURE):
+            self._add_point()
         if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
             self.save()
         due = [
@@ -178,7 +177,7 @@ class Engine:
         self._unsaved += 1
         self._unmeasured += 1
         if now - self._point_at >= MEASURE:
-            self._measure()
+            self._add_point()
         if now - self._published_at >= self._publish_every:
             self._publish()
         limits = self.config.checkpoints
@@ -187,6 +186,7 @@ class Engine:
         return 0.0
 
     def _publish(self) -> None:
+        self._measure()
         begun = time.monotonic()
         self._news = self._news.counted(self.tally)
         self.channel.send("news", self._news)
@@ -197,14 +197,16 @@ class Engine:
         self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
 
     def _measure(self) -> None:
-        """The recency bias, unless it would take too much of the time; and a point of the history, if it is due."""
+        """The recency bias, unless it would take too much of the time."""
         begun = time.monotonic()
         if begun >= self._measure_again:
             self._news = replace(self._news, recency_bias=recency_bias(self.learner, self.tally.newest))
             now = time.monotonic()
             self._measure_again = now + (now - begun) / PUBLISHING
-        if self.tally.history and begun - self._point_at < MEASURE:
-            return
+
+    def _add_point(self) -> None:
+        """To the history."""
+        self._measure()
         self.tally.add_point(
             accuracy=share(self.tally.tested_lately),
             answered=share(self._answered),
@@ -239,7 +241,6 @@ class Engine:
         self._ahead.clear()  # they wait again
         self._waiting = True
         self._has_saved()
-        self._measure()
         self._publish()
         return version
 

@@ -183,6 +183,9 @@ def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connecti
         if found != "ok":
             raise sqlite3.DatabaseError(found)
         db.executescript(schema)
+        with suppress(sqlite3.OperationalError):  # there may be no room for it
+            db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("VACUUM")  # where rows were moved between pages, pieces of what was deleted may have been left
     except sqlite3.Error as error:
         raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from error
     return db

@@ -8,6 +8,7 @@ a millisecond, and handing it to a thread would take several times as long.
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from evenkeel.service.journal import JournalError, open_database, truncate_log
 
-PATIENCE = 200  # ms for which an answer waits where somebody else has locked the database
+PATIENCE = 0.1  # seconds for which an answer waits where somebody else has locked the database
+PAUSE = 1.0  # seconds for which none waits after that: they would do so one after another
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS predictions (
@@ -43,7 +45,9 @@ class Predictions:
         self.most = most
         self._lock = threading.Lock()
         self._db = _opened(path)
-        self._db.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+        self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
+        self._try_again = 0.0
+        self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
 
     def remember(self, predictions: Sequence[Prediction]) -> None:
         rows = [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions]
@@ -64,10 +68,12 @@ class Predictions:
     def forget(self, id: str) -> bool:
         """Whether it was kept. Nothing of it stays in any file, were it dropped before or now."""
         with self._transaction() as db:
-            found = db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount
-        with self._lock:
+            if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
+                self._unscrubbed.add(id)
+        with self._locked():
             truncate_log(self._db)
-        return bool(found)
+            found, self._unscrubbed = id in self._unscrubbed, set()
+            return found
 
     def close(self) -> None:
         with self._lock:
@@ -75,17 +81,27 @@ class Predictions:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with self._locked():
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise JournalError(f"What was answered cannot be kept ({error}).") from error
                 raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if time.monotonic() < self._try_again:
+            raise JournalError("The predictions are locked by another process. Try again.")
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                    self._try_again = time.monotonic() + PAUSE
+                raise JournalError(f"The predictions cannot be written or read ({error}).") from error
 
 
 def _marks(ids: Sequence[str]) -> str:

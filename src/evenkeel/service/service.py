@@ -46,7 +46,7 @@ class Service:
         self.home = Home(path)
         self.config = self.home.read(source, overrides)
         self.started_at = time.monotonic()
-        self.seconds_a_sample = 1.0  # that the last prediction took; unknown until there was one
+        self.seconds_a_sample = 1.0  # that predictions took lately; unknown until there was one
         self.failure: str | None = None
         self.journal: Journal | None = None
         self.predictions: Predictions | None = None
@@ -166,12 +166,13 @@ class Service:
         classes = published.classifier.classes
         if not published.stored:
             raise NothingLearnedError("Nothing was learned yet, so there is no label to predict.")
-        begun = time.thread_time()  # not the time for which other threads had their turn
+        begun = time.perf_counter()
         try:
             probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
         except DivergenceError:  # the learner never lets its weights become so
             raise InputError("The answer to one of these samples is not finite; their numbers are too large.") from None
-        self.seconds_a_sample = (time.thread_time() - begun) / len(samples)
+        took = (time.perf_counter() - begun) / len(samples)
+        self.seconds_a_sample = min(took, 1.1 * self.seconds_a_sample)  # one that took long may only have been held up
         return published.version, likeliest(classes, probabilities, top)
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> list[str]:
