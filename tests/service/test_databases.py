@@ -135,6 +135,8 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         assert kept.forget("p2")
         assert not kept.forget("p2")
         assert not kept.fetch(["p1", "p2"])
+    with pytest.raises(JournalError, match="closed"):
+        kept.remember([prediction(3)])
 
 
 def test_nobody_waits_long_for_whoever_looks_into_the_predictions(

@@ -99,7 +99,7 @@ class Predictions:
             try:
                 yield
             except sqlite3.Error as error:
-                if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # not all have a code
                     self._try_again = time.monotonic() + PAUSE
                 raise JournalError(f"The predictions cannot be written or read ({error}).") from error
 
