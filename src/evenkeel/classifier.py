@@ -40,8 +40,6 @@ class Classifier:
         batch = self.intake.check(x)
         if self.intake.shape is None and len(batch):
             self.intake.fits(batch, self.classify)
-        if len(batch) <= PREDICT_BATCH:
-            return self.classify(self.intake.to_network(batch))
         return torch.cat([self.classify(self.intake.to_network(part)) for part in batch.split(PREDICT_BATCH)])
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from evenkeel.service import records
+from evenkeel.service.api import make_app
 from evenkeel.service.journal import JournalError, open_database, open_reader
+from evenkeel.service.keys import Keyring
 from evenkeel.service.predictions import Prediction, Predictions
 from evenkeel.service.records import Example
+from evenkeel.service.service import Service
 from tests.service.conftest import Open, examples
-from tests.service.test_service import adds_up, settle, teach
+from tests.service.test_service import adds_up, teach
 
 
 @pytest.fixture
@@ -165,15 +169,39 @@ def test_nobody_waits_long_for_whoever_looks_into_the_predictions(
         assert not kept.fetch(["p1", "p2"])
 
 
-def test_an_answer_that_cannot_be_kept_is_given_all_the_same(opened: Open) -> None:
+@pytest.fixture
+def taught(opened: Open) -> Service:
     service = opened()
     teach(service, examples(32))
-    assert service.predictions is not None
-    service.predictions._db.execute("PRAGMA max_page_count = 1")
-    x = [each.x for each in examples(40)]
-    version, answers = service.predict(x)
-    with pytest.raises(JournalError):
-        service.remember(x * 20, version, answers * 20)
-    service.learn(examples(4)).result()
-    settle(service)
-    assert adds_up(service)
+    return service
+
+
+def client(service: Service) -> TestClient:
+    return TestClient(make_app(service, Keyring(service.home.keys, open_without=True)), "http://127.0.0.1")
+
+
+def test_an_answer_that_cannot_be_kept_is_given_all_the_same(taught: Service) -> None:
+    assert taught.predictions is not None
+    taught.predictions._db.execute("PRAGMA max_page_count = 1")  # a disk that is full
+    answer = client(taught).post("/v1/predict", json={"examples": [{"x": [2, 0, 0, 0]}] * 100})
+    assert answer.status_code == 200
+    assert {(each["id"], each["label"]) for each in answer.json()["predictions"]} == {(None, "cat")}
+    teach(taught, examples(4))
+    assert adds_up(taught)
+
+
+def test_forgetting_on_a_full_disk_is_refused_and_can_be_done_later(
+    taught: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    asking = client(taught)
+    id = asking.post("/v1/predict", json={"x": [2, 0, 0, 0]}).json()["predictions"][0]["id"]
+    with monkeypatch.context() as full:
+        full.setattr("evenkeel.service.predictions.truncate_log", fail)
+        refused = asking.delete(f"/v1/examples/{id}")
+    assert refused.status_code == 503
+    assert "disk is full" in refused.json()["error"]
+    assert asking.delete(f"/v1/examples/{id}").json()["prediction"]
+    assert asking.delete(f"/v1/examples/{id}").status_code == 404

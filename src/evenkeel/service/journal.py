@@ -36,9 +36,7 @@ class _Order:
 class Journal:
     """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others."""
 
-    def __init__(
-        self, path: Path, schema: str, *, tidy: Callable[[sqlite3.Connection], bool] = lambda _: False
-    ) -> None:
+    def __init__(self, path: Path, schema: str, *, tidy: "Operation[bool]") -> None:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again after it could
         self._tidy = tidy
