@@ -94,12 +94,7 @@ def _started(course: Course) -> Started:
     config = course.config
     return Started(
         config=config.model_dump(mode="json"),
-        versions={
-            "evenkeel": version("evenkeel"),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
+        versions=_versions(),
         threads=config.threads or torch.get_num_threads(),
         data=course.data,
         tasks=list(course.tasks),
@@ -107,6 +102,15 @@ def _started(course: Course) -> Started:
         stream=course.digest,
         boundaries=course.boundaries,
     )
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "evenkeel": version("evenkeel"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
 
 
 class _Session:

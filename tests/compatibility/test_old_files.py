@@ -1,0 +1,171 @@
+"""What version 0.1 left on disk is read, and continues bit for bit."""
+
+import gzip
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import evenkeel as ek
+from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.schedule import Grid
+from evenkeel.grids.work import Job
+from evenkeel.results import Record, Started, to_line, whole_records
+from evenkeel.service.service import Service
+from tests.compatibility.make import CLINC150, LEDGER, RUN
+from tests.compatibility.states import CUT, LEARNERS, STREAM, arithmetic, digests, learn
+
+OLD = Path(__file__).parent / "0.1"
+RESULTS = Path(__file__).parents[2] / "results"
+EXPECTED = json.loads((OLD / "expected.json").read_text())
+# Another processor may round the last bit of a float another way; only then numbers are compared with a tolerance.
+SAME_BITS = arithmetic() == EXPECTED["arithmetic"]
+NO_LOOKING = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
+DIGITS = {
+    "er": [],
+    "er-cba": ["adaptor.name=cba", "adaptor.start=second-task"],
+    "derpp-cba": ["method.name=derpp", "adaptor.name=cba", "adaptor.start=second-task"],
+}
+
+
+def require_equal(made: Any, kept: Any) -> None:
+    """Compare nested values: every bit on a machine that rounds alike, else to a few digits."""
+    if SAME_BITS:
+        assert made == kept
+    elif isinstance(kept, dict):
+        assert made.keys() == kept.keys()
+        for name, value in kept.items():
+            require_equal(made[name], value)
+    elif isinstance(kept, list):
+        assert len(made) == len(kept)
+        for one, other in zip(made, kept, strict=True):
+            require_equal(one, other)
+    else:
+        assert made == (pytest.approx(kept, rel=0.05, abs=3.0) if isinstance(kept, float) else kept)
+
+
+def require_state(learner: ek.Learner, kept: dict[str, str]) -> None:
+    made = digests(learner)
+    assert made.keys() >= kept.keys()
+    if SAME_BITS:
+        assert {path: made[path] for path in kept} == kept
+
+
+def require_records(made: Iterable[Record], kept: bytes) -> None:
+    """The first in value, but for the versions of packages; all others byte for byte."""
+    first, *others = [to_line(record).encode() for record in made]
+    kept_first, *kept_others = kept.splitlines(keepends=True)
+    one, other = json.loads(first), json.loads(kept_first)
+    assert {**one, "versions": None} == {**other, "versions": None}
+    if SAME_BITS:
+        assert others == kept_others
+    else:
+        require_equal([json.loads(line) for line in others], [json.loads(line) for line in kept_others])
+
+
+def unpacked(name: str) -> bytes:
+    return gzip.decompress((OLD / name).read_bytes())
+
+
+@pytest.fixture
+def versions_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this version pass for the one that wrote the files: a run is resumed by the same versions only."""
+    first = next(record for record, _ in whole_records(OLD / "run" / "records.jsonl"))
+    assert isinstance(first, Started)
+    monkeypatch.setattr(import_module("evenkeel.experiment.run"), "_versions", lambda: dict(first.versions))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_checkpoint_continues_as_it_would_have(name: str) -> None:
+    learner = ek.Learner.load(OLD / "checkpoints" / f"{name}.ek")
+    expected = EXPECTED["checkpoints"][name]
+    require_equal(learn(learner, STREAM[CUT:], CUT), expected["records"])
+    require_state(learner, expected["digests"])
+
+
+def test_bic_had_samples_held_out() -> None:
+    assert len(ek.Learner.load(OLD / "checkpoints" / "bic.ek").memory.held or ()) > 0
+
+
+@pytest.mark.usefixtures("versions_as_recorded")
+def test_a_half_finished_run_is_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(OLD / "run", folder)
+    require_records(ek.run(ek.load_config(*RUN), out=folder), unpacked("run.jsonl.gz"))
+    begun = [json.loads(line)["from_step"] for line in (folder / "usage.jsonl").read_text().splitlines()]
+    assert begun[-1] == 11
+
+
+@pytest.mark.usefixtures("versions_as_recorded")
+def test_a_ledger_is_continued_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    shutil.copytree(OLD / "ledger", tmp_path / "ledger")
+    ledger = Ledger(tmp_path / "ledger")
+    configs = [ek.load_config(*each) for each in LEDGER]
+    done, half = map(run_key, configs)
+    assert ledger.finished(done)
+    assert not ledger.finished(half)
+    assert ledger.step(half) == 11
+    before = {entry.key: entry.metrics for entry in ledger.entries()}
+    jobs = [Job(run_key(each), each.model_dump(mode="json"), str(ledger.path), None, 30.0) for each in configs]
+    started = [list(grid.working) for grid in Grid(ledger, jobs).go(InProcess(1))]
+    assert {key for keys in started for key in keys} == {half}
+    after = {entry.key: entry.metrics for entry in ledger.entries()}
+    assert after.keys() == {done, half}
+    assert after[done] == before[done]
+    (run,) = ledger.results([half])
+    assert run.folder is not None
+    require_records((record for record, _ in whole_records(run.folder / "records.jsonl")), unpacked("ledger.jsonl.gz"))
+
+
+def test_a_service_learns_what_waited_cut_and_uncut(tmp_path: Path) -> None:
+    shutil.copytree(OLD / "service", tmp_path / "service")
+    threads = torch.get_num_threads()
+    service = Service(tmp_path / "service")
+    try:
+        assert service.waiting == 11
+        service.start()
+        deadline = time.monotonic() + 300
+        while service.waiting:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        service.close()
+        torch.set_num_threads(threads)
+    newest = max((tmp_path / "service" / "versions").glob("*.ek"))
+    assert int(newest.stem) == EXPECTED["service"]["version"]
+    require_state(ek.Learner.load(newest), EXPECTED["service"]["digests"])
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_a_digits_run_gives_the_records_of_the_committed_ledger(name: str) -> None:
+    config = ek.load_config("digits", [*NO_LOOKING, *DIGITS[name]])
+    packed = Ledger(RESULTS / "digits").folder(run_key(config)) / "records.jsonl.gz"
+    require_records(ek.run(config), gzip.decompress(packed.read_bytes()))
+
+
+def test_a_run_on_clinc150_gives_the_records_of_version_0_1() -> None:
+    if not (Path(os.environ.get("EVENKEEL_DATA", "")) / "clinc150").is_dir():
+        pytest.skip("clinc150 is not in EVENKEEL_DATA")
+    require_records(ek.run(ek.load_config(*CLINC150)), unpacked("clinc150.jsonl.gz"))
+
+
+def test_the_keys_of_all_committed_runs_are_what_they_were() -> None:
+    for ledger in (Ledger(RESULTS / "digits"), Ledger(RESULTS / "slim")):
+        assert ledger.runs()
+        for run in ledger.results(ledger.runs()):
+            assert run.folder is not None
+            assert run_key(ek.load_config(run.started.config)) == run.folder.name
+
+
+def test_every_preset_is_the_config_it_was() -> None:
+    for line in unpacked("presets.jsonl.gz").splitlines():
+        kept = json.loads(line)
+        assert ek.load_config(kept["preset"]).model_dump(mode="json") == kept["config"], kept["preset"]
