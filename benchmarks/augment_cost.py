@@ -15,7 +15,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from evenkeel.data.augment import Augment, CropFlip, RandAugment
+from evenkeel.learning.augment import Augment, CropFlip, RandAugment
 
 ROUNDS, WARM_UP = 200, 20
 

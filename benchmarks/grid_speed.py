@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from evenkeel.experiment import Config, load_config
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
-from evenkeel.grids.work import Job
 
 WAYS = {"two workers, one thread each": Processes(2, 1), "one after another, two threads": Processes(1, 2)}
 LOOKING = ["evaluation.every=0", "evaluation.alignment=0"]

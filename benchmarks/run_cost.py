@@ -21,10 +21,10 @@ from tempfile import TemporaryDirectory
 import torch
 
 import evenkeel as ek
-from evenkeel.experiment import load_config
-from evenkeel.experiment.course import load_data, new_learner, planned
-from evenkeel.experiment.walk import Walk
-from evenkeel.results import Tested
+from evenkeel.experiment.config import load_config
+from evenkeel.experiment.loop import Loop
+from evenkeel.experiment.setup import load_data, new_learner, planned
+from evenkeel.results.records import Tested
 
 Mode = Callable[[], AbstractContextManager[object]]
 RUNS = {
@@ -95,8 +95,8 @@ def costs() -> dict[str, float]:
     walks = {}
     for name, settings in RUNS.items():
         config = load_config("paper/cifar10-er-cba", [*PLAIN, *settings])
-        course = planned(config, None, None, lambda *_: None)
-        walks[name] = Walk(course, new_learner(course)).steps(None, None)
+        setup = planned(config, None, None, lambda *_: None)
+        walks[name] = Loop(setup, new_learner(setup)).steps(None, None)
     seconds = dict.fromkeys(walks, 0.0)
     for _ in range(10):
         for name, steps in walks.items():

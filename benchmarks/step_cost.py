@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.zoo import _Images
+from evenkeel.learning.zoo import _Images
 
 BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
 NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds

@@ -11,7 +11,8 @@ from rich.table import Table
 from sklearn.model_selection import train_test_split
 
 import evenkeel as ek
-from evenkeel.summary import MEASURES, Estimate
+from evenkeel.results.groups import Estimate
+from evenkeel.results.measures import MEASURES
 
 SEEDS = range(100, 105)
 QUIET = ["evaluation.every=5", "evaluation.alignment=0", "evaluation.prequential=false"]

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 import evenkeel as ek
-from evenkeel.report import write_report
-from evenkeel.results import Results, Stepped
-from evenkeel.tables import PROGRESS, measures_table
+from evenkeel.cli.console import PROGRESS
+from evenkeel.report.page import write_report
+from evenkeel.results.formats import to_rich
+from evenkeel.results.overview import measures_table
+from evenkeel.results.records import Results, Stepped
 
 METHODS = ("er", "derpp")
 PRESETS = {"plain": "digits", "cba": "digits-cba"}
@@ -52,7 +54,7 @@ def main() -> None:
             progress.advance(whole)
 
     console.print(f"Digits, 5 tasks of 2 classes, one pass, batch 10, memory {options.memory}")
-    console.print(measures_table(runs))
+    console.print(to_rich(measures_table(runs)))
     console.print(
         "ACC: accuracy over all tasks at the end. FM: what was lost since each task's best moment.\n"
         "ACC_AUC: mean accuracy along the way. Learning accuracy: each task right after it was learned."

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel.metrics import class_recall
-from evenkeel.results import (
+from evenkeel.results.metrics import class_recall
+from evenkeel.results.records import (
     RECORDS,
     USAGE,
     Aligned,
@@ -25,7 +25,7 @@ from evenkeel.results import (
     Stepped,
     to_line,
 )
-from evenkeel.results import Tested as Test  # under its own name, pytest would take it for a test
+from evenkeel.results.records import Tested as Test  # under its own name, pytest would take it for a test
 
 DIGEST = "5f1c" * 16
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from evenkeel import config
-from evenkeel.data.augment import AUGMENTS, OPERATIONS, Augment, CropFlip, PerSample, RandAugment
 from evenkeel.errors import InputError, SettingsError
+from evenkeel.learning import registry
+from evenkeel.learning.augment import AUGMENTS, OPERATIONS, Augment, CropFlip, PerSample, RandAugment
 
 BUILT = [CropFlip(), CropFlip(padding=2, flip=False), RandAugment(), RandAugment(operations=3, magnitude=25)]
 SIGNED = OPERATIONS[1:10]
@@ -149,10 +149,10 @@ def test_memory_layout_does_not_matter(augment: Augment) -> None:
 
 @pytest.mark.parametrize("name", AUGMENTS)
 def test_registered_augments_can_be_rebuilt_from_their_recipe(name: str) -> None:
-    recipe = config.describe(AUGMENTS[name](padding=3), AUGMENTS)
+    recipe = registry.describe(AUGMENTS[name](padding=3), AUGMENTS)
     assert recipe is not None
     assert recipe["name"] == name
-    assert config.build(recipe, AUGMENTS).padding == 3
+    assert registry.build(recipe, AUGMENTS).padding == 3
 
 
 @pytest.mark.parametrize("augment", [CropFlip(), RandAugment()], ids=repr)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenkeel as ek
-from evenkeel.summary import Estimate
+from evenkeel.results.groups import Estimate
 
 MARGIN = 5.0  # points of ACC above Finetune that the 95% interval of the paired difference must clear
 SEEDS = range(5)

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.optim import SGD, Adam
 
 import evenkeel as ek
-from evenkeel.checks import differences, snapshot
-from evenkeel.memory import Memory
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.memory import Memory
 from tests.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
 
 # Tasks and batches per task of one online run with batches of 32 (last one dropped), and the outer updates it makes.

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import evenkeel as ek
-from evenkeel import checkpoint
+from evenkeel.learning import checkpoint
 from tests.streams import images, learn_all, learner
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 import evenkeel as ek
 from evenkeel import cli
-from evenkeel.cli.screen import out as screen
-from evenkeel.experiment import presets
+from evenkeel.cli import console
+from evenkeel.config.loading import presets
 
 SHORT = ["--set", "limits.train=20", "--set", "evaluation.every=0"]
 
@@ -115,7 +115,7 @@ def test_one_run_that_has_not_begun_does_not_spoil_a_report(tmp_path: Path, caps
 
 
 def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "_width", 400)
+    monkeypatch.setattr(console.out, "_width", 400)
     code, out, _ = call(capsys, "list")
     assert code == 0
     for registry in (ek.METHODS, ek.SOURCES, ek.SCENARIOS, ek.NETS, ek.AUGMENTS, presets()):

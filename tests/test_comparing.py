@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evenkeel.comparing import Comparison, by_adaptor, compare, holm, paired_t, side_by_side, signed_rank
 from evenkeel.errors import RunError
-from evenkeel.results import Results
-from evenkeel.sheets import Shown
-from evenkeel.summary import MEASURES, Estimate, Group, groups
+from evenkeel.results.groups import Estimate, Group, groups
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
+from evenkeel.results.significance import Comparison, by_adaptor, compare, holm, paired_t, side_by_side, signed_rank
+from evenkeel.results.table import Shown
 from tests.runs import make_run, make_runs
 from tests.test_cli import call
 

@@ -21,16 +21,16 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.checks import differences, snapshot
 from evenkeel.data.dataset import Split
 from evenkeel.data.scenarios import Plan, mixed, offline, rotated
 from evenkeel.data.stream import PlannedStream
 from evenkeel.errors import SettingsError
-from evenkeel.heads import GrowingHead, cosine_parts
-from evenkeel.methods import bic, icarl
-from evenkeel.methods.distilling import Distilling
-from evenkeel.methods.exemplars import features_of, herding
-from evenkeel.types import View
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.heads import GrowingHead, cosine_parts
+from evenkeel.learning.methods import bic, icarl
+from evenkeel.learning.methods._exemplars import features_of, herding
+from evenkeel.learning.methods._teacher import Distilling
+from evenkeel.learning.types import View
 from tests.reference_cba import Group, Reference, leaves
 from tests.streams import ADAPTORS, images, learn_all
 from tests.streams import learner as image_learner
@@ -130,7 +130,7 @@ def slow_features(net: ek.Net, x: Tensor) -> list[list[float]]:
 def stored(learner: ek.Learner) -> dict[int, list[list[float]]]:
     """Slow features of what memory holds, by class."""
     found: dict[int, list[list[float]]] = {}
-    samples = learner._intake.to_network(learner.memory.column("x").clone())
+    samples = learner._inputs.to_network(learner.memory.column("x").clone())
     for row, label in zip(slow_features(learner.net, samples), learner.memory.column("y").tolist(), strict=True):
         found.setdefault(label, []).append(row)
     return found
@@ -515,7 +515,7 @@ def test_the_nearest_class_mean_wins_and_no_other_output_can() -> None:
         one.net.head.get_parameter("bias").fill_(100.0)  # the head has no say
     x, _ = points([0, 1, 2, 3, 4] * 6, seed=3, spread=2.0)
     means = {label: mean_of([unit(row) for row in rows]) for label, rows in stored(one).items()}
-    features = [unit(row) for row in slow_features(one.net, one._intake.to_network(x.clone()))]
+    features = [unit(row) for row in slow_features(one.net, one._inputs.to_network(x.clone()))]
     scores = one.logits(x)
     assert scores.shape == (30, OUTPUTS)
     for row, score in zip(features, scores.tolist(), strict=True):
@@ -531,12 +531,12 @@ def test_the_nearest_class_mean_wins_and_no_other_output_can() -> None:
 def test_while_memory_is_empty_the_head_predicts() -> None:
     one = small_learner(ek.ICaRL())
     x, _ = points([0, 1, 2], seed=3)
-    assert torch.equal(one.logits(x), in_eval(one.net)(one._intake.to_network(x.clone())).detach())
+    assert torch.equal(one.logits(x), in_eval(one.net)(one._inputs.to_network(x.clone())).detach())
     one.learn(x, [0, 1, 2], key="k")
     before = one.logits(x)
     assert one.forget("k") == 3
     assert not torch.equal(one.logits(x), before)
-    assert torch.equal(one.logits(x), in_eval(one.net)(one._intake.to_network(x.clone())).detach())
+    assert torch.equal(one.logits(x), in_eval(one.net)(one._inputs.to_network(x.clone())).detach())
 
 
 def test_class_means_are_computed_anew_only_after_a_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -704,7 +704,7 @@ def test_a_row_is_imprinted_once_from_the_first_batch_with_its_class(outputs: in
         x, _ = points(y, seed)
         before = rows_of(one.net)
         length = sum(math.sqrt(dot(row, row)) for row in before[known].tolist()) / len(known)
-        features = slow_features(one.net, one._intake.to_network(x.clone()))
+        features = slow_features(one.net, one._inputs.to_network(x.clone()))
         expected = {
             label: unit(mean_of([unit(row) for row, output in zip(features, y, strict=True) if output == label]))
             for label in first
@@ -752,7 +752,7 @@ def test_fine_tuning_at_a_boundary_moves_the_head_alone_as_written() -> None:
     assert len(one.memory) == 40  # more than one batch of the fine-tuning
 
     backbone = copy.deepcopy(one.net.backbone.state_dict())
-    samples = one._intake.to_network(one.memory.column("x").clone())
+    samples = one._inputs.to_network(one.memory.column("x").clone())
     features = torch.tensor([unit(row) for row in slow_features(one.net, samples)], dtype=torch.float64)
     y = one.memory.column("y").clone()
     rows, scale = (
@@ -761,7 +761,7 @@ def test_fine_tuning_at_a_boundary_moves_the_head_alone_as_written() -> None:
     )
     before_rows = rows_of(one.net)
     generator = torch.Generator()
-    generator.set_state(one._streams["method"].get_state())
+    generator.set_state(one._generators["method"].get_state())
     for lr in (0.3, 0.3, 0.3, 0.03, 0.03):
         order = torch.randperm(40, generator=generator)
         for part in (order[:32], order[32:]):
@@ -1231,7 +1231,7 @@ def test_the_fit_sees_what_is_held_out_as_a_prediction_would() -> None:
         one.boundary()
         for seed in range(8):
             one.learn(*points([first, first + 1] * 3, 10 * first + seed))
-    x = one._intake.to_network(held.column("x").clone())
+    x = one._inputs.to_network(held.column("x").clone())
     which, seen = [False, False, True, True] + [False] * 3, [True] * 4 + [False] * 3
     expected = slow_fit(in_eval(one.net)(x).detach(), held.column("y"), which, seen)
     before = copy.deepcopy(one.net.state_dict())
@@ -1281,7 +1281,7 @@ def test_er_ace_without_task_free_begins_with_the_second_task(tmp_path: Path) ->
     free.net.load_state_dict(one.net.state_dict())
     free.method.seen.copy_(one.method.seen)
     free.memory.load_state_dict(one.memory.state_dict())
-    free._streams.load_state_dict(one._streams.state_dict())
+    free._generators.load_state_dict(one._generators.state_dict())
     free.labels.add([0, 1, 2])
     one.save(tmp_path / "learner")
     again = ek.Learner.load(tmp_path / "learner", net=smooth_net())

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import evenkeel as ek
+from evenkeel.config.loading import presets
 from evenkeel.errors import SettingsError
-from evenkeel.experiment import load_config, presets
-from evenkeel.experiment.course import new_learner, planned
+from evenkeel.experiment.config import load_config
+from evenkeel.experiment.setup import new_learner, planned
 from tests.test_experiment import DATA
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel.grids.plan import read_grid
+from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.tune import Search
 
 ROOT = Path(__file__).parents[1]

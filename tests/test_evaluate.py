@@ -11,17 +11,17 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 import evenkeel as ek
-from evenkeel.evaluate import Exam
-from evenkeel.rng import make_generator
+from evenkeel.experiment.testset import TestSet
+from evenkeel.learning.rng import make_generator
 from tests.streams import images, learn_all, learner
 
 
-def exam(y: list[int], tasks: list[list[int]], classes: int = 4) -> Exam:
+def make_test_set(y: list[int], tasks: list[list[int]], classes: int = 4) -> TestSet:
     """Samples in the order of their tasks, as an exam wants them."""
     task = [next(place for place, own in enumerate(tasks) if label in own) for label in y]
     assert task == sorted(task)
     x = torch.arange(len(y) * 64, dtype=torch.uint8).view(-1, 1, 8, 8)
-    return Exam(x, torch.tensor(y), torch.tensor(task), list(range(classes)), tasks)
+    return TestSet(x, torch.tensor(y), torch.tensor(task), list(range(classes)), tasks)
 
 
 SCORES = torch.tensor(
@@ -34,7 +34,7 @@ SCORES = torch.tensor(
         [9.0, 0.0, 1.0, 0.0],  # 2, taken for a class of the other task
     ]
 )
-BY_HAND = exam([0, 1, 1, 3, 2, 2], [[0, 1], [2, 3]])
+BY_HAND = make_test_set([0, 1, 1, 3, 2, 2], [[0, 1], [2, 3]])
 
 
 def test_accuracies_by_hand() -> None:
@@ -55,7 +55,7 @@ def test_predictions_by_task_and_confusion_by_hand() -> None:
 
 
 def test_tasks_that_share_classes_have_no_distribution_of_predictions() -> None:
-    shared = Exam(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([0, 1]), [0, 1], [[0, 1], [0, 1]])
+    shared = TestSet(torch.zeros(2, 4), torch.tensor([0, 1]), torch.tensor([0, 1]), [0, 1], [[0, 1], [0, 1]])
     assert shared.predicted(torch.eye(2), 1) == []
     assert shared.accuracy(torch.eye(2)) == [100, 100]
 
@@ -74,7 +74,7 @@ def test_knowing_the_task_never_hurts_and_the_scores_stay(data: st.DataObject, t
     y = [label for own in tasks for label in drawn if label in own]
     raw: NDArray[Any] = data.draw(hnp.arrays(np.float32, (len(y), 5), elements=st.integers(-3, 3)))  # with many ties
     scores = torch.tensor(raw)
-    before, one = scores.clone(), exam(y, tasks)
+    before, one = scores.clone(), make_test_set(y, tasks)
     plain, masked = one.accuracy(scores), one.masked(scores)
     seen = one.seen(scores, [0, 1, 2, 3])
     assert torch.equal(scores, before)
@@ -84,7 +84,7 @@ def test_knowing_the_task_never_hurts_and_the_scores_stay(data: st.DataObject, t
 @pytest.mark.parametrize("size", [1, 4, 10, 39, 40, 100])
 def test_a_sample_keeps_the_shares_of_tasks_and_classes(size: int) -> None:
     y = torch.arange(2).repeat_interleave(torch.tensor([10, 30]))
-    whole = Exam(torch.arange(40)[:, None].float(), y, y.clone(), [0, 1], [[0], [1]])
+    whole = TestSet(torch.arange(40)[:, None].float(), y, y.clone(), [0, 1], [[0], [1]])
     part = whole.sample(size, make_generator(0, "anytime"))
     wanted = [max(1, round(size / 4)), max(1, round(size * 3 / 4))] if size < 40 else [10, 30]
     assert part.y.bincount().tolist() == wanted
@@ -108,7 +108,7 @@ def test_scores_stand_by_class_in_whatever_order_labels_came(labels: list[str]) 
     one = learner(ek.ER(), outputs=1)
     x = images(batches=1)[0][0][:4]
     one.learn(x[:2], labels[:2])
-    asked = Exam(x, torch.arange(4), torch.zeros(4, dtype=torch.int64), list("abcd"), [[0, 1, 2, 3]])
+    asked = TestSet(x, torch.arange(4), torch.zeros(4, dtype=torch.int64), list("abcd"), [[0, 1, 2, 3]])
     scores, logits = asked.scores(one), one.logits(x)
     for output, name in enumerate(labels[:2]):
         assert torch.equal(scores[:, "abcd".index(name)], logits[:, output])
@@ -125,8 +125,8 @@ def test_a_test_says_what_a_learner_does_and_changes_nothing() -> None:
     x = torch.cat([x for x, _ in stream])
     y = torch.tensor([label for _, labels in stream for label in labels])
     order = y.argsort(stable=True)
-    asked = Exam(x[order], y[order], y[order] // 2, one.classes, [[0, 1], [2, 3]])
-    asked = Exam(
+    asked = TestSet(x[order], y[order], y[order] // 2, one.classes, [[0, 1], [2, 3]])
+    asked = TestSet(
         asked.x, torch.tensor([one.classes.index(int(v)) for v in asked.y]), asked.task, one.classes, asked.tasks
     )
     before = one.logits(x)

@@ -13,10 +13,10 @@ import torch
 
 import evenkeel as ek
 from evenkeel.errors import InputError, RunError, SettingsError
-from evenkeel.experiment.course import new_learner, planned
 from evenkeel.experiment.folder import MODEL
-from evenkeel.results import RECORDS, to_line
-from evenkeel.summary import MEASURES, summarise
+from evenkeel.experiment.setup import new_learner, planned
+from evenkeel.results.measures import MEASURES, summarise
+from evenkeel.results.records import RECORDS, to_line
 from tests.streams import images
 
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -163,9 +163,9 @@ def test_what_waits_for_boundaries_is_refused_where_none_are_told() -> None:
 
 def test_prequential_predicts_before_it_learns() -> None:
     """By hand: ask for each batch, then learn it."""
-    course = planned(config(), DATA, None, lambda *_: None)
-    one, right = new_learner(course), []
-    for batch in course.stream.batches():
+    setup = planned(config(), DATA, None, lambda *_: None)
+    one, right = new_learner(setup), []
+    for batch in setup.stream.batches():
         right.append(int((one.predict(batch.x) == np.array(batch.labels)).sum()))
         one.learn(batch.x, batch.labels)
     found = results(config(scenario={"name": "disjoint", "tasks": 2, "boundaries": False}))
@@ -425,7 +425,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("evenkeel.checkpoint.write", full)
+    monkeypatch.setattr("evenkeel.learning.checkpoint.write", full)
     with pytest.raises(RunError, match=r"Cannot write to '.*': No space left on device. What is there stays."):
         list(ek.run(config(), data=DATA, out=tmp_path, save_every=0))
     monkeypatch.undo()

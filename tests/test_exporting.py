@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import evenkeel as ek
-from evenkeel import exporting, nets
-from evenkeel.classifier import Classifier
 from evenkeel.errors import CheckpointError, DivergenceError, SettingsError
+from evenkeel.learning import export, torch_utils
+from evenkeel.learning.classifier import Classifier
 from tests.streams import ADAPTORS, images, learn_all
 from tests.streams import METHODS as KNOWN
 
@@ -120,7 +120,7 @@ def assert_same(learner: ek.Learner, path: Path, x: Tensor) -> None:
 
 
 def inputs(learner: ek.Learner) -> Tensor:
-    stream: list[Tensor] = [x for x, _ in (images() if learner.snapshot().intake.dtype == torch.uint8 else vectors())]
+    stream: list[Tensor] = [x for x, _ in (images() if learner.snapshot().inputs.dtype == torch.uint8 else vectors())]
     return torch.cat(stream[::-1])
 
 
@@ -128,7 +128,7 @@ def inputs(learner: ek.Learner) -> Tensor:
 def test_every_method_answers_alike(name: str, tmp_path: Path) -> None:
     learner = on_vectors(METHODS[name]())
     path = tmp_path / "model.pt2"
-    exporting.export(learner.snapshot(), path)
+    export.export(learner.snapshot(), path)
     assert_same(learner, path, inputs(learner))
     with zipfile.ZipFile(path) as archive:
         weights = [each.file_size for each in archive.infolist() if "/weight_" in each.filename]
@@ -157,11 +157,11 @@ def test_every_net_answers_alike(name: str, tmp_path: Path) -> None:
     suffix, make = NETS[name]
     learner = make()
     path = tmp_path / f"model{suffix}"
-    exporting.export(learner.snapshot(), path)
+    export.export(learner.snapshot(), path)
     assert [each.name for each in tmp_path.iterdir()] == [path.name], "one file, nothing beside it"
     assert_same(learner, path, inputs(learner))
-    uint8 = learner.snapshot().intake.dtype == torch.uint8
-    assert exporting.described(path) == {
+    uint8 = learner.snapshot().inputs.dtype == torch.uint8
+    assert export.described(path) == {
         "labels": learner.classes,
         "input": {"shape": [1, 8, 8] if uint8 else [4], "dtype": "uint8" if uint8 else "float32"},
         "version": version("evenkeel"),
@@ -193,7 +193,7 @@ def test_another_process_needs_torch_alone_and_exporting_changes_nothing(tmp_pat
     learner = on_images(ek.CLSER(predictor="stable"), net)
     asked = learner.snapshot()
     before = watched(asked)
-    exporting.export(asked, tmp_path / "model.pt2")
+    export.export(asked, tmp_path / "model.pt2")
     assert watched(asked) == before
     batches = [inputs(learner)[:samples] for samples in (1, 2, 7)]
     torch.save(batches, tmp_path / "given")
@@ -211,8 +211,8 @@ def watched(classifier: Classifier) -> list[object]:
     flags = [each.requires_grad for part in parts for each in part.parameters()]
     names = [set(part.__dict__) for part in parts]
     return [
-        nets.version(classifier.net),
-        nets.version(classifier.method),
+        torch_utils.version(classifier.net),
+        torch_utils.version(classifier.method),
         [part.training for part in parts],
         flags,
         names,
@@ -240,7 +240,7 @@ def assert_older(path: Path) -> None:
 def test_a_network_that_cannot_be_traced_leaves_the_older_file(older: Path) -> None:
     net = ek.Net(Branching(), nn.Linear(4, 2))
     with pytest.raises(SettingsError, match="cannot be written as a graph"):
-        exporting.export(ready(net=net), older)
+        export.export(ready(net=net), older)
     assert_older(older)
 
 
@@ -248,13 +248,13 @@ def test_a_full_disk_leaves_the_older_file(older: Path, monkeypatch: pytest.Monk
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(exporting.FORMATS, ".pt2", (lambda *_: b"new", exporting.FORMATS[".pt2"][1]))
+    monkeypatch.setitem(export.FORMATS, ".pt2", (lambda *_: b"new", export.FORMATS[".pt2"][1]))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
-            exporting.export(ready(), older)
+            export.export(ready(), older)
     assert_older(older)
-    exporting.export(ready(), older)
+    export.export(ready(), older)
     assert older.read_bytes() == b"new"
 
 
@@ -262,33 +262,33 @@ def test_a_network_that_diverged_is_not_exported(older: Path) -> None:
     asked = ready()
     asked.net.head.get_parameter("weight").fill_(torch.nan)
     with pytest.raises(DivergenceError, match="not finite"):
-        exporting.export(asked, older)
+        export.export(asked, older)
     assert_older(older)
 
 
 @pytest.mark.parametrize("name", ["model.onx", "model.pt", "model", "model.ek"])
 def test_the_suffix_says_the_format(name: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"must end in \.onnx or \.pt2") as caught:
-        exporting.export(ready(), tmp_path / name)
+        export.export(ready(), tmp_path / name)
     assert ("Did you mean '.onnx'" in str(caught.value)) == (name == "model.onx")
     assert ("Did you mean '.pt2'" in str(caught.value)) == (name == "model.pt")
     with pytest.raises(SettingsError, match="must end in"):
-        exporting.described(tmp_path / name)
+        export.described(tmp_path / name)
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder.pt2").mkdir()
     with pytest.raises(SettingsError, match="it is a folder"):
-        exporting.export(ready(), tmp_path / "folder.pt2")
+        export.export(ready(), tmp_path / "folder.pt2")
     with pytest.raises(SettingsError, match="does not exist"):
-        exporting.export(ready(), tmp_path / "none" / "model.pt2")
+        export.export(ready(), tmp_path / "none" / "model.pt2")
 
 
 @pytest.mark.parametrize("classes", [None, ["a", "b"]])
 def test_nothing_learned_is_nothing_to_export(classes: list[str] | None, tmp_path: Path) -> None:
     learner = ek.Learner(ek.mlp(features=4, classes=2), ek.ER(), classes=classes)
     with pytest.raises(SettingsError, match="Nothing was learned yet"):
-        exporting.export(learner.snapshot(), tmp_path / "model.pt2")
+        export.export(learner.snapshot(), tmp_path / "model.pt2")
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
@@ -297,33 +297,33 @@ def test_without_onnx(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         SettingsError, match=re.escape(f"{missing!r}, which is not there: pip install 'evenkeel[export]'")
     ):
-        exporting.export(ready(), tmp_path / "model.onnx")
+        export.export(ready(), tmp_path / "model.onnx")
 
 
 def test_labels_of_any_kind_that_json_holds(tmp_path: Path) -> None:
     labels: list[Hashable] = ["ü\n", 7, 1.5, None, ("a", (1, "b")), 2**70]
-    exporting.export(ready(labels), tmp_path / "model.pt2")
-    assert exporting.described(tmp_path / "model.pt2")["labels"] == labels
+    export.export(ready(labels), tmp_path / "model.pt2")
+    assert export.described(tmp_path / "model.pt2")["labels"] == labels
 
 
 @pytest.mark.parametrize("label", [b"bytes", frozenset("ab"), float("inf"), ("a", b"b"), Path("p")])
 def test_labels_that_json_cannot_hold(label: Hashable, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"The label {re.escape(repr(label))} cannot be written"):
-        exporting.export(ready(["a", label]), tmp_path / "model.pt2")
+        export.export(ready(["a", label]), tmp_path / "model.pt2")
 
 
 def test_files_of_others_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="There is no file"):
-        exporting.described(tmp_path / "none.onnx")
-    for suffix in exporting.FORMATS:
+        export.described(tmp_path / "none.onnx")
+    for suffix in export.FORMATS:
         path = tmp_path / f"broken{suffix}"
         path.write_bytes(b"\xff\x00 nothing of the kind")
         with pytest.raises(CheckpointError, match="damaged, or another kind"):
-            exporting.described(path)
+            export.described(path)
     with zipfile.ZipFile(tmp_path / "foreign.pt2", "w") as archive:
         archive.writestr("archive/data", "x")
     graph = onnx.helper.make_graph([], "none", [], [])
     onnx.save(onnx.helper.make_model(graph), tmp_path / "foreign.onnx")
-    for suffix in exporting.FORMATS:
+    for suffix in export.FORMATS:
         with pytest.raises(CheckpointError, match="not exported by evenkeel"):
-            exporting.described(tmp_path / f"foreign{suffix}")
+            export.described(tmp_path / f"foreign{suffix}")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evenkeel.finite import are_finite
+from evenkeel.learning.torch_utils import are_finite
 
 KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 

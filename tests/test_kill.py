@@ -11,7 +11,7 @@ from pathlib import Path
 
 import evenkeel as ek
 from evenkeel.experiment.folder import MODEL
-from evenkeel.results import RECORDS
+from evenkeel.results.records import RECORDS
 
 COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=50", "--save-every", "0.1"]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel.errors import CheckpointError, InputError, SettingsError
-from evenkeel.labels import LabelMap, as_labels
+from evenkeel.learning.labels import LabelMap, as_labels
 
 
 class Colour(Enum):

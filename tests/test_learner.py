@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.checks import differences, snapshot
+from evenkeel.learning.contract import differences, snapshot
 from tests.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
@@ -507,7 +507,7 @@ def test_stored_logits_are_those_of_the_first_augmented_view_before_its_step(met
         one.learn(x, y)
         view, plain, _ = seen[0]
         adapted = [entry for entry in seen if entry[0] is view][-1][2]  # an outer step calls first, then the real one
-        assert not torch.equal(view, one._intake.to_network(x))
+        assert not torch.equal(view, one._inputs.to_network(x))
         assert torch.equal(one.memory.column("logits")[-len(y) :], plain)
         if adaptor == "none":
             assert "adapted" not in one.memory.draw(1, torch.Generator())

@@ -15,9 +15,9 @@ from torch import Tensor
 
 import evenkeel as ek
 from evenkeel.errors import DataError, SettingsError
-from evenkeel.experiment.course import Course, new_learner, planned
-from evenkeel.results import to_line
-from evenkeel.summary import groups
+from evenkeel.experiment.setup import Setup, new_learner, planned
+from evenkeel.results.groups import groups
+from evenkeel.results.records import to_line
 from tests.streams import images
 from tests.test_experiment import config
 
@@ -56,7 +56,7 @@ def made(scenario: str, *overrides: str, **parts: Any) -> ek.Config:
     return config(*overrides, scenario={"name": scenario, **SCENARIOS[scenario]}, **parts)
 
 
-def course_of(one: ek.Config) -> Course:
+def course_of(one: ek.Config) -> Setup:
     return planned(one, DATA, None, lambda *_: None)
 
 
@@ -65,13 +65,13 @@ def rows(x: Iterable[Tensor]) -> Counter[bytes]:
     return Counter(row.numpy().tobytes() for part in x for row in part)
 
 
-def learned(course: Course) -> Counter[bytes]:
-    return rows(batch.x for batch in course.stream.batches())
+def learned(setup: Setup) -> Counter[bytes]:
+    return rows(batch.x for batch in setup.stream.batches())
 
 
-def examined(course: Course) -> Counter[bytes]:
-    assert course.exam is not None
-    return rows([course.exam.x])
+def examined(setup: Setup) -> Counter[bytes]:
+    assert setup.test_set is not None
+    return rows([setup.test_set.x])
 
 
 # ---- the first tasks ----
@@ -100,12 +100,12 @@ def test_the_first_tasks_are_those_of_the_whole_stream(
     assert first.boundaries == whole.boundaries
     assert (first.digest == whole.digest) == (tasks == 3)
     assert first.data == whole.data
-    assert first.exam is not None
-    assert whole.exam is not None
-    part = whole.exam.until(tasks - 1)  # of the tasks learned, all of the test data, and of no other
-    assert torch.equal(first.exam.x, part.x)
-    assert torch.equal(first.exam.y, part.y)
-    assert first.exam.tasks == whole.exam.tasks[:tasks]
+    assert first.test_set is not None
+    assert whole.test_set is not None
+    part = whole.test_set.until(tasks - 1)  # of the tasks learned, all of the test data, and of no other
+    assert torch.equal(first.test_set.x, part.x)
+    assert torch.equal(first.test_set.y, part.y)
+    assert first.test_set.tasks == whole.test_set.tasks[:tasks]
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
@@ -217,16 +217,16 @@ def test_what_is_held_out_never_comes(scenario: str, method: str) -> None:
     all_of_it = learned(course_of(made(scenario, *how)))
     exams = []
     for seed in range(3):
-        course = course_of(made(scenario, *how, "limits.held_out=0.25", f"seed={seed}"))
-        comes, tested = learned(course), examined(course)
+        setup = course_of(made(scenario, *how, "limits.held_out=0.25", f"seed={seed}"))
+        comes, tested = learned(setup), examined(setup)
         assert not comes.keys() & tested.keys()
         if scenario != "permuted":  # there a sample looks otherwise for each seed
             assert comes.keys() | tested.keys() == all_of_it.keys()
         held = sum(round(size / 4) for size in SIZES)
         shown = 3 if scenario in DOMAINS else 1
         assert (len(comes), len(tested)) == (shown * (sum(SIZES) - held), shown * held)
-        assert (course.data["train"], course.data["test"]) == (sum(SIZES) - held, held)
-        exams.append((course.data["digest"], tested.keys() if scenario != "permuted" else None))
+        assert (setup.data["train"], setup.data["test"]) == (sum(SIZES) - held, held)
+        exams.append((setup.data["digest"], tested.keys() if scenario != "permuted" else None))
     assert exams[0] == exams[1] == exams[2]  # the same, whatever the seed
 
 

@@ -17,8 +17,8 @@ from scipy import stats
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
-from evenkeel.hashing import hash_key, hash_keys
-from evenkeel.memory import Memory, parse_bytes, sample_without_replacement
+from evenkeel.learning.hashing import hash_key, hash_keys
+from evenkeel.learning.memory import Memory, parse_bytes, sample_without_replacement
 
 CAPACITY, STREAM = 4, 10
 FAIR = 1e-4  # the seeds are fixed: a fair sampler that passes once passes always
@@ -723,7 +723,7 @@ def test_samples_without_a_key_cannot_be_removed_by_accident() -> None:
 
 FILL = """
     import torch
-    from evenkeel.memory import Memory
+    from evenkeel.learning.memory import Memory
 
     def peak() -> int:  # in bytes, of this program alone; ru_maxrss begins with its parent's
         for line in open("/proc/self/status"):

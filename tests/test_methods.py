@@ -28,16 +28,16 @@ from evenkeel import (
     Memory,
     Method,
     Net,
-    checks,
     cross_entropy,
     mlp,
 )
-from evenkeel.checks import CHECKS, check_method
 from evenkeel.errors import MethodError, SettingsError
-from evenkeel.methods.clser import choose_teacher
-from evenkeel.methods.distilling import distillation
-from evenkeel.methods.ss_il import separated_cross_entropy
-from evenkeel.types import Draw, View
+from evenkeel.learning import contract
+from evenkeel.learning.contract import CHECKS, check_method
+from evenkeel.learning.methods._teacher import distillation
+from evenkeel.learning.methods.clser import choose_teacher
+from evenkeel.learning.methods.ss_il import separated_cross_entropy
+from evenkeel.learning.types import Draw, View
 
 OUTPUTS, FEATURES = 7, 4
 MakeMethod = Callable[[], Method]
@@ -856,7 +856,7 @@ def report_on(make: MakeMethod, *names: str) -> dict[str, str]:
     """The sentence of each check that failed, of the named ones (all twelve take a second) or of all."""
     chosen = [check for check in CHECKS if not names or check.__name__ in names]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checks, "CHECKS", chosen)
+        patch.setattr(contract, "CHECKS", chosen)
         with pytest.raises(MethodError, match="breaks its contract:") as caught:
             check_method(make)
     faults = str(caught.value).splitlines()[1:]

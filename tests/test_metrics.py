@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from evenkeel import metrics
+from evenkeel.results import metrics
 
 Matrix = NDArray[np.float64]
 

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evenkeel.config import build
 from evenkeel.errors import SettingsError
-from evenkeel.heads import GrowingHead
-from evenkeel.nets import Net, evaluating, running_statistics, scratch_buffers
-from evenkeel.rng import derive
-from evenkeel.zoo import NETS, convnet, mlp, resnet18
+from evenkeel.learning.heads import GrowingHead
+from evenkeel.learning.nets import Net
+from evenkeel.learning.registry import build
+from evenkeel.learning.rng import derive
+from evenkeel.learning.torch_utils import evaluating, running_statistics, scratch_buffers
+from evenkeel.learning.zoo import NETS, convnet, mlp, resnet18
 
 
 def count(net: nn.Module) -> int:

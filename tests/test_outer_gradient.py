@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from evenkeel import CBA, CLSER, ER, RAR, DERpp, Learner, Method, Net, View
-from evenkeel.adaptor import unrolled_step
-from evenkeel.step import Outcome, Step
+from evenkeel.learning.adaptors.cba import unrolled_step
+from evenkeel.learning.step import Outcome, Step
 from tests.reference_cba import Group, Loss, Reference, Sgd, last_layer, leaves
 
 NEW, REPLAY = 6, 8  # unlike each other, so that a mean over the wrong number shows
@@ -134,7 +134,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     monkeypatch.setattr(Step, "__call__", spied_call)
     monkeypatch.setattr(kind, "loss", spied_loss)
     monkeypatch.setattr(kind, "query_loss", spied_query_loss)
-    monkeypatch.setattr("evenkeel.adaptor.unrolled_step", spied_unrolled_step)
+    monkeypatch.setattr("evenkeel.learning.adaptors.cba.unrolled_step", spied_unrolled_step)
     monkeypatch.setattr(CBA, "_step", spied_adam)
     return updates
 
@@ -318,7 +318,7 @@ def all_but_omega(learner: Learner) -> dict[str, Tensor]:
         "momentum": {str(at): one["momentum_buffer"] for at, one in learner.optimizer.state_dict()["state"].items()},
         "method": dict(learner.method.state_dict()),
         "memory": dict(learner.memory.state_dict()["columns"]),
-        "streams": {name: state for name, state in learner._streams.state_dict().items() if name != "query"},
+        "streams": {name: state for name, state in learner._generators.state_dict().items() if name != "query"},
         "torch": {"rng": torch.get_rng_state()},
     }
     assert all(parts[part] for part in ("net", "gradient", "momentum", "memory"))

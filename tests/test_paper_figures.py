@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from evenkeel.errors import RunError, SettingsError
-from evenkeel.report import FIGURES, sections, write_figure
+from evenkeel.report import sections
+from evenkeel.report.elements import Charts, Note, PageBlock, PageTable, number
 from evenkeel.report.figures import curves
-from evenkeel.report.parts import Block, Charts, Note, Table, number
+from evenkeel.report.paper_figures import FIGURES, write_figure
 from evenkeel.report.scene import Scene, Series
-from evenkeel.results import Anytime, Results
-from evenkeel.summary import gain
+from evenkeel.results.groups import gain
+from evenkeel.results.records import Anytime, Results
 from tests.runs import make_run, make_runs
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -50,13 +51,13 @@ RUNS = {"figure1": [*FROGS, *SHIPS], "figure3": BOTH, "figure4": BOTH}
 ER, CBA = BOTH[:3], BOTH[3:]
 
 
-def _shown(name: str, runs: Sequence[Results]) -> Block:
+def _shown(name: str, runs: Sequence[Results]) -> PageBlock:
     return FIGURES[name].show(Scene(list(runs)))
 
 
-def _tables(block: Block) -> list[dict[str, list[str]]]:
+def _tables(block: PageBlock) -> list[dict[str, list[str]]]:
     """The texts of each row by its head; the first row are the columns."""
-    parts = [part for section in block.sections for part in section.parts if isinstance(part, Table)]
+    parts = [part for section in block.sections for part in section.parts if isinstance(part, PageTable)]
     return [
         {"": list(part.columns[1:])} | {row.head: [cell.text for cell in row.cells] for row in part.rows}
         for part in parts
@@ -116,7 +117,7 @@ def test_figure_1_tells_methods_and_orders_apart(drawn: dict[str, Series]) -> No
         *(f"ER (memory.capacity=200): {SHIP_FIRST}", f"ER (memory.capacity=50): {SHIP_FIRST}"),
         f"ER + CBA: {SHIP_FIRST}",
     ]
-    part = next(part for part in block.sections[0].parts if isinstance(part, Table))
+    part = next(part for part in block.sections[0].parts if isinstance(part, PageTable))
     assert [row.gain for row in part.rows] == [False, False, False, True, False, True, False]
     assert "a single seed" in block.findings[0]
 

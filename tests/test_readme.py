@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import evenkeel as ek
-from evenkeel.grids.plan import read_grid
+from evenkeel.grids.grid_file import read_grid
 from tests.streams import images
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from evenkeel.errors import RunError
-from evenkeel.report import write_report
 from evenkeel.report.comparison import comparison, findings
-from evenkeel.report.parts import Note, Table
+from evenkeel.report.elements import Note, PageTable
+from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import draw, inline, printable
-from evenkeel.results import Results
-from evenkeel.summary import MEASURES
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
 from tests.runs import make_run, make_runs
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def test_a_bound_is_never_the_best() -> None:
     assert sentence.startswith("DER++ reached ACC")
     assert "the best mean of 2" in sentence
     table, *notes = comparison(scene).parts
-    assert isinstance(table, Table)
+    assert isinstance(table, PageTable)
     assert {row.head for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
     assert any(isinstance(note, Note) and "Bounds are no methods to use" in note.text for note in notes)
 
@@ -375,7 +375,9 @@ def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_import_is_light() -> None:
     """Only who writes a report waits for matplotlib, and its settings stay as they were."""
-    code = "import sys, evenkeel, evenkeel.results, evenkeel.summary; sys.exit('matplotlib' in sys.modules)"
+    code = (
+        "import sys, evenkeel, evenkeel.results.records, evenkeel.results.groups; sys.exit('matplotlib' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import evenkeel as ek
-from evenkeel.checks import differences, snapshot
+from evenkeel.learning.contract import differences, snapshot
 from tests.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenkeel.rng import STREAMS, Streams, derive, global_seed, make_generator, next_seed
+from evenkeel.learning.rng import GENERATORS, Generators, derive, global_seed, make_generator, next_seed
 
 
 def test_a_seed_does_not_depend_on_the_process_or_version() -> None:
@@ -14,7 +14,7 @@ def test_a_seed_does_not_depend_on_the_process_or_version() -> None:
 
 
 def test_names_and_seeds_do_not_collide() -> None:
-    names = [*STREAMS, "blur", "stream", "adaptor"]
+    names = [*GENERATORS, "blur", "stream", "adaptor"]
     seeds = [derive(seed, name) for seed in range(300) for name in names]
     assert len(set(seeds)) == len(seeds)
     assert derive(1, "1/x") != derive(1, "x")
@@ -30,27 +30,27 @@ def test_any_seed_will_do(seed: int, name: str) -> None:
 
 
 def test_drawing_from_one_stream_does_not_move_the_others() -> None:
-    quiet, busy = Streams(seed=4), Streams(seed=4)
-    for used in STREAMS:
+    quiet, busy = Generators(seed=4), Generators(seed=4)
+    for used in GENERATORS:
         torch.rand(7, generator=busy[used])
-        for name in STREAMS[STREAMS.index(used) + 1 :]:
+        for name in GENERATORS[GENERATORS.index(used) + 1 :]:
             assert torch.equal(quiet[name].get_state(), busy[name].get_state())
 
 
 def test_streams_of_one_seed_are_unlike_each_other() -> None:
-    streams = Streams(seed=0)
-    assert len({float(torch.rand((), generator=streams[name])) for name in STREAMS}) == len(STREAMS)
+    generators = Generators(seed=0)
+    assert len({float(torch.rand((), generator=generators[name])) for name in GENERATORS}) == len(GENERATORS)
 
 
 def test_streams_go_on_from_a_state() -> None:
-    streams = Streams(seed=0)
-    for name in STREAMS:
-        torch.rand(3, generator=streams[name])
-    state = streams.state_dict()
-    expected = {name: torch.rand(5, generator=streams[name]) for name in STREAMS}
-    other = Streams(seed=99)
+    generators = Generators(seed=0)
+    for name in GENERATORS:
+        torch.rand(3, generator=generators[name])
+    state = generators.state_dict()
+    expected = {name: torch.rand(5, generator=generators[name]) for name in GENERATORS}
+    other = Generators(seed=99)
     other.load_state_dict(state)
-    for name in STREAMS:
+    for name in GENERATORS:
         assert torch.equal(torch.rand(5, generator=other[name]), expected[name])
 
 

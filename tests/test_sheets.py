@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from evenkeel.cli import screen
+from evenkeel.cli import console
 from evenkeel.errors import SettingsError
-from evenkeel.sheets import FORMATS, Sheet, Shown, render, signed, to_rich
-from evenkeel.summary import MEASURES, Estimate, gain, groups, pairs
-from evenkeel.tables import measures_sheet, measures_table
+from evenkeel.results.formats import FORMATS, render, to_rich
+from evenkeel.results.groups import Estimate, gain, groups, pairs
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.overview import measures_table
+from evenkeel.results.table import ResultTable, Shown, signed
 from tests.runs import make_run, make_runs
 from tests.test_cli import call
 
 HOSTILE = r"[a] *b* & 50% $x$ #1 _c_ {d} ~e^2 \end{tabular} | <b onclick='f()'>\"</b> `g` :smile: [red]h[/red]"
-SMALL = Sheet(
+SMALL = ResultTable(
     "Title",
     ["", "ACC ↑", "p", "n"],
     [
@@ -51,7 +53,7 @@ FLOATS = st.floats(allow_nan=False)
 
 @given(st.lists(st.tuples(TEXTS, FLOATS, FLOATS), min_size=1))
 def test_csv_reads_back(rows: list[tuple[str, float, float]]) -> None:
-    sheet = Sheet("", ["a", "b", "c"], [[name, value, Estimate(mean, value, 3)] for name, value, mean in rows])
+    sheet = ResultTable("", ["a", "b", "c"], [[name, value, Estimate(mean, value, 3)] for name, value, mean in rows])
     _, *found = fields(render(sheet, "csv"))
     assert [(name, float(b), float(c), float(half), n) for name, b, c, half, n in found] == [
         (name, value, mean, value, "3") for name, value, mean in rows
@@ -59,7 +61,7 @@ def test_csv_reads_back(rows: list[tuple[str, float, float]]) -> None:
 
 
 def test_csv_has_a_line_for_each_row() -> None:
-    text = render(Sheet("", ["a\nb"], [["two\nlines"], ["\r"], ["\x00\ud800"]]), "csv")
+    text = render(ResultTable("", ["a\nb"], [["two\nlines"], ["\r"], ["\x00\ud800"]]), "csv")
     assert text.encode().decode().split("\n") == ["a b", "two lines", " ", "\ufffd\ufffd", ""]
 
 
@@ -92,9 +94,9 @@ def test_people_read_rounded_numbers() -> None:
     assert signed(None) is None
 
 
-def hostile(text: str) -> Sheet:
+def hostile(text: str) -> ResultTable:
     """The text wherever there may be one."""
-    return Sheet(text, [text, "n"], [[text, 1.0], [Shown("x", text), 2.0]], [text], frozenset({1}))
+    return ResultTable(text, [text, "n"], [[text, 1.0], [Shown("x", text), 2.0]], [text], frozenset({1}))
 
 
 def test_markdown_with_hostile_names() -> None:
@@ -191,7 +193,7 @@ def test_text_is_never_cut_or_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
     names = [f"column {place} {'x' * 30}" for place in range(30)]
-    sheet = Sheet("Title", ["", *names], [[HOSTILE * 5, *map(float, range(30))]], bold=frozenset({0}))
+    sheet = ResultTable("Title", ["", *names], [[HOSTILE * 5, *map(float, range(30))]], bold=frozenset({0}))
     text = render(sheet, "text")
     assert "\x1b" not in text
     assert all(any(name in line for line in text.splitlines()) for name in [*names, HOSTILE * 5])
@@ -206,7 +208,7 @@ def test_a_terminal_obeys_no_name() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_format_ends_with_its_line(format: str) -> None:
-    for sheet in (SMALL, Sheet("", ["a"], [])):
+    for sheet in (SMALL, ResultTable("", ["a"], [])):
         assert re.search(r"[^\n]\n\Z", render(sheet, format))
 
 
@@ -217,7 +219,7 @@ def test_a_format_that_there_is_not() -> None:
 
 def test_the_measures_are_those_of_the_terminal() -> None:
     runs = [*make_runs(3, ["ER"]), make_run("DER++", data="cifar10", stop=90)]
-    sheet = measures_sheet(runs, ["acc", "fwt"])
+    sheet = measures_table(runs, ["acc", "fwt"])
     ((without, with_),) = pairs(groups(runs))
     home = "digits, disjoint"
     label = Shown("ER + CBA: gain by CBA, paired", "  gain by CBA, paired")
@@ -230,7 +232,7 @@ def test_the_measures_are_those_of_the_terminal() -> None:
     ]
     assert sheet.bold == {2}
     console = Console(width=200, file=StringIO(), record=True)
-    console.print(measures_table(runs, ["acc", "fwt"]))
+    console.print(to_rich(measures_table(runs, ["acc", "fwt"])))
     assert [line.rstrip() for line in console.export_text().splitlines()] == render(sheet, "text").splitlines()
 
 
@@ -271,7 +273,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_terminal_gets_what_fits(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen.out, "_width", 50)
+    monkeypatch.setattr(console.out, "_width", 50)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     code, out, _ = call(capsys, "table", str(folder))
     assert code == 0

@@ -11,9 +11,11 @@ from rich.console import Console
 from scipy import stats
 
 from evenkeel.errors import RunError
-from evenkeel.results import RECORDS, Results, find_runs, from_line, to_line
-from evenkeel.summary import MEASURES, Estimate, gain, groups, in_order, pairs, summarise
-from evenkeel.tables import measures_table
+from evenkeel.results.formats import to_rich
+from evenkeel.results.groups import Estimate, gain, groups, in_order, pairs
+from evenkeel.results.measures import MEASURES, summarise
+from evenkeel.results.overview import measures_table
+from evenkeel.results.records import RECORDS, Results, find_runs, from_line, to_line
 from tests.runs import make_run
 
 PLAIN = [make_run("ER", seed=seed) for seed in range(4)]
@@ -62,7 +64,7 @@ def test_a_run_counts_once_and_only_when_it_is_finished() -> None:
 
 def test_the_table_in_the_terminal() -> None:
     console = Console(width=200, record=True, file=StringIO())
-    console.print(measures_table([*PLAIN, *WITH]))
+    console.print(to_rich(measures_table([*PLAIN, *WITH])))
     text = console.export_text()
     ((without, with_),) = pairs(groups([*PLAIN, *WITH]))
     assert str(without.estimate("acc")) in text

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import evenkeel as ek
-from evenkeel.evaluate import Exam
-from evenkeel.experiment.course import new_learner, planned
-from evenkeel.rng import make_generator
-from evenkeel.summary import MEASURES, summarise
+from evenkeel.experiment.setup import new_learner, planned
+from evenkeel.experiment.testset import TestSet
+from evenkeel.learning.rng import make_generator
+from evenkeel.results.measures import MEASURES, summarise
 from tests.runs import make_run
 from tests.streams import images, learn_all, learner
 from tests.test_experiment import DATA, config
@@ -84,26 +84,26 @@ def test_a_run_goes_on_with_the_threads_of_its_beginning(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["rotated", "permuted"])
 def test_training_and_test_samples_of_a_domain_are_changed_alike(name: str) -> None:
-    course = planned(config(scenario={"name": name, "tasks": 2}), DATA, None, lambda *_: None)
+    setup = planned(config(scenario={"name": name, "tasks": 2}), DATA, None, lambda *_: None)
     domain = ek.SCENARIOS[name](DATA.train.y, tasks=2, seed=0).tasks[1].domain
     assert domain is not None
     train, test = (torch.from_numpy(np.array(split.x)) for split in (DATA.train, DATA.test))
     assert not torch.equal(domain(train), train)
     came: list[set[bytes]] = [set(), set()]
-    for batch in course.stream.batches():
+    for batch in setup.stream.batches():
         came[batch.task] |= {sample.numpy().tobytes() for sample in batch.x}
     assert came == [{sample.numpy().tobytes() for sample in x} for x in (train, domain(train))]
-    assert course.exam is not None
-    assert torch.equal(course.exam.x, torch.cat([test, domain(test)]))
-    assert course.exam.task.tolist() == [0] * len(test) + [1] * len(test)
+    assert setup.test_set is not None
+    assert torch.equal(setup.test_set.x, torch.cat([test, domain(test)]))
+    assert setup.test_set.task.tolist() == [0] * len(test) + [1] * len(test)
 
 
 def test_a_stream_is_known_by_its_order() -> None:
     """Two streams of the same batches in another order are two streams."""
     digests = set()
     for seed in (0, 1):
-        course = planned(config(f"seed={seed}", "scenario.order=given"), DATA, None, lambda *_: None)
-        digests.add(course.digest)
+        setup = planned(config(f"seed={seed}", "scenario.order=given"), DATA, None, lambda *_: None)
+        digests.add(setup.digest)
     assert len(digests) == 2
     same = planned(config("method.name=derpp"), DATA, None, lambda *_: None).digest
     assert same in digests
@@ -121,7 +121,7 @@ def test_memory_is_counted_by_class() -> None:
     learn_all(one, images(batches=8))
     classes = sorted(one.classes, key=str, reverse=True)  # another order than that of the outputs
     y = torch.arange(len(classes))
-    asked = Exam(images(batches=1)[0][0][: len(classes)], y, torch.zeros_like(y), classes, [y.tolist()])
+    asked = TestSet(images(batches=1)[0][0][: len(classes)], y, torch.zeros_like(y), classes, [y.tolist()])
     held = [one.classes[output] for output in one.memory.column("y").tolist()]
     assert asked.test(one, 0, classes).memory == [held.count(name) for name in classes]
     assert len(set(asked.test(one, 0, classes).memory)) > 1
@@ -129,7 +129,7 @@ def test_memory_is_counted_by_class() -> None:
 
 def test_a_sample_is_drawn_by_chance() -> None:
     y = torch.zeros(40, dtype=torch.int64)
-    whole = Exam(torch.arange(40)[:, None].float(), y, y, [0], [[0]])
+    whole = TestSet(torch.arange(40)[:, None].float(), y, y, [0], [[0]])
     parts = [whole.sample(10, make_generator(seed, "anytime")).x[:, 0].tolist() for seed in range(20)]
     assert len(set(map(tuple, parts))) == 20
     assert np.mean(parts) == pytest.approx(19.5, abs=3)  # not the first ones; the deviation of this mean is 0.7

@@ -1,9 +1,5 @@
 """Evenkeel: a classifier that learns from a stream and does not tilt toward whatever came last."""
 
-from evenkeel.adaptor import CBA
-from evenkeel.checks import check_method
-from evenkeel.classifier import Classifier
-from evenkeel.data.augment import AUGMENTS, CropFlip, PerSample, RandAugment
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
@@ -17,11 +13,16 @@ from evenkeel.errors import (
     RunError,
     SettingsError,
 )
-from evenkeel.experiment import Config, load_config, run
-from evenkeel.heads import CosineHead
-from evenkeel.learner import Learner
-from evenkeel.memory import Memory
-from evenkeel.methods import (
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.run import run
+from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.augment import AUGMENTS, CropFlip, PerSample, RandAugment
+from evenkeel.learning.classifier import Classifier
+from evenkeel.learning.contract import check_method
+from evenkeel.learning.heads import CosineHead
+from evenkeel.learning.learner import Learner
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods import (
     CLSER,
     ER,
     ERACE,
@@ -37,10 +38,10 @@ from evenkeel.methods import (
     Method,
     cross_entropy,
 )
-from evenkeel.nets import Net
-from evenkeel.results import Aligned, Anytime, Ended, Results, Started, Stepped, Tested
-from evenkeel.types import Draw, StepRecord, View
-from evenkeel.zoo import NETS, convnet, mlp, resnet18
+from evenkeel.learning.nets import Net
+from evenkeel.learning.types import Draw, StepRecord, View
+from evenkeel.learning.zoo import NETS, convnet, mlp, resnet18
+from evenkeel.results.records import Aligned, Anytime, Ended, Results, Started, Stepped, Tested
 
 __all__ = [
     "AUGMENTS",

@@ -73,7 +73,7 @@ def whole_number(setting: str, value: object, *, at_least: int) -> int:
     return number
 
 
-def share(setting: str, value: object) -> float:
+def fraction(setting: str, value: object) -> float:
     """`value` as a float from 0 to below 1, or a SettingsError."""
     if not _is_finite(value) or not 0 <= value < 1:
         raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 import evenkeel as ek
-from evenkeel.experiment.loading import presets
+from evenkeel.config.loading import presets
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.results import to_line
-from evenkeel.service import records
+from evenkeel.results.records import to_line
 from evenkeel.service.service import Service
+from evenkeel.service.store import queries
 from tests.compatibility.states import CUT, LEARNERS, STREAM, arithmetic, digests, learn
 from tests.service.conftest import examples
 
@@ -105,7 +105,7 @@ def _service(folder: Path) -> dict[str, Any]:
     service = Service(folder)
     service.learn(examples(11, labels=("cow", "emu"), own="b", seed=1)).result()
     assert service.journal is not None
-    assert service.journal.do(partial(records.assign, size=4, most=2, partial=False))[0] == 2
+    assert service.journal.do(partial(queries.assign, size=4, most=2, partial=False))[0] == 2
     service.close()
     (folder / ".lock").unlink()
     twin = folder.with_name("twin")

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import evenkeel as ek
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
-from evenkeel.grids.work import Job
-from evenkeel.results import Record, Started, to_line, whole_records
+from evenkeel.results.records import Record, Started, to_line, whole_records
 from evenkeel.service.service import Service
 from tests.compatibility.make import CLINC150, LEDGER, RUN
 from tests.compatibility.states import CUT, LEARNERS, STREAM, arithmetic, digests, learn

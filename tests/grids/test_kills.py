@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel.experiment import Config
+from evenkeel.experiment.config import Config
 from evenkeel.experiment.folder import MODEL
+from evenkeel.grids.grid_file import read_grid
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
-from evenkeel.grids.plan import read_grid
 from evenkeel.grids.schedule import Grid
-from evenkeel.grids.work import Job
-from evenkeel.results import RECORDS
+from evenkeel.results.records import RECORDS
 from tests.test_kill import same_runs
 
 GRID = """

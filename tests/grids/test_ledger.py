@@ -11,7 +11,7 @@ import evenkeel as ek
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.experiment.folder import MODEL, Folder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
-from evenkeel.results import PACKED, RECORDS, Results, find_runs, last_record, to_line
+from evenkeel.results.records import PACKED, RECORDS, Results, find_runs, last_record, to_line
 from tests.runs import make_run
 from tests.test_experiment import config
 

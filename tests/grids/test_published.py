@@ -9,7 +9,7 @@ import pytest
 
 from evenkeel.errors import SettingsError
 from evenkeel.grids.ledger import run_key
-from evenkeel.grids.published import exhibit, published, without
+from evenkeel.grids.paper import paper_table, published, without
 
 TABLES = [name for name in published() if name.startswith("table")]
 PAPER = Path(os.environ.get("EVENKEEL_DATA", "/nowhere")).parent / "paper" / "cba.tex"
@@ -64,7 +64,7 @@ def test_printed_gains_are_the_differences_except_where_a_slip_is_noted() -> Non
 @pytest.mark.parametrize("name", published())
 @pytest.mark.parametrize("net", ["full", "slim"])
 def test_every_cell_has_a_preset_and_a_run_of_its_own(name: str, net: str) -> None:
-    found = exhibit(name, net=net, seeds=2, cba="both")
+    found = paper_table(name, net=net, seeds=2, cba="both")
     keys = [run_key(config) for config in found.configs()]
     assert len(set(keys)) == len(keys) == 2 * len(found.cells)
     titles = [(cell.data, cell.memory, cell.title) for cell in found.cells]
@@ -81,27 +81,29 @@ def test_every_cell_has_a_preset_and_a_run_of_its_own(name: str, net: str) -> No
 
 
 def test_settings_of_the_settings_of_the_paper() -> None:
-    scenarios = {name: exhibit(name).cells[0].configs[0].scenario for name in ("table1", "table3", "table4")}
+    scenarios = {name: paper_table(name).cells[0].configs[0].scenario for name in ("table1", "table3", "table4")}
     assert [each and each["name"] for each in scenarios.values()] == ["disjoint", "blurry", "offline"]
     assert (scenarios["table3"] or {})["percent"] == 10
-    adaptors = {cell.row: cell.configs[0].adaptor or {} for cell in exhibit("table5", memory=[500]).cells}
+    adaptors = {cell.row: cell.configs[0].adaptor or {} for cell in paper_table("table5", memory=[500]).cells}
     assert adaptors["er-cba-64"]["hidden"] == [64]
     assert adaptors["er-cba-4-layers"]["hidden"] == [256] * 3
     assert [adaptors[f"er-cba-{each}"]["training"] for each in ("joint", "joint-memory")] == ["joint", "joint+memory"]
-    as_paper = exhibit("table1", data=["cifar100"], methods=["er"], cba="as-paper").cells[1].configs[0].adaptor or {}
+    as_paper = (
+        paper_table("table1", data=["cifar100"], methods=["er"], cba="as-paper").cells[1].configs[0].adaptor or {}
+    )
     expected = {"input": "logits", "through": True, "every": 1, "start": "first", "lr": 0.01}
     assert expected.items() <= as_paper.items()
-    first, swapped = ((cell.configs[0].scenario or {})["order"] for cell in exhibit("figure1").cells)
+    first, swapped = ((cell.configs[0].scenario or {})["order"] for cell in paper_table("figure1").cells)
     assert first == "given"
     assert swapped == [0, 1, 2, 3, 4, 5, 8, 9, 6, 7]
 
 
 def test_a_part_of_a_table() -> None:
-    found = exhibit("table1", data=["cifar10"], memory=[500], methods=["er", "derpp-cba"], seeds=3)
+    found = paper_table("table1", data=["cifar10"], memory=[500], methods=["er", "derpp-cba"], seeds=3)
     assert [cell.row for cell in found.cells] == ["er", "er-cba", "derpp-cba"]
     assert [config.seed for config in found.configs()] == [0] * 3 + [1] * 3 + [2] * 3
-    assert len(exhibit("table1").configs()) == 780
-    assert len(exhibit("table4").cells[0].configs) == 5
+    assert len(paper_table("table1").configs()) == 780
+    assert len(paper_table("table4").cells[0].configs) == 5
 
 
 @pytest.mark.parametrize(
@@ -121,4 +123,4 @@ def test_a_part_of_a_table() -> None:
 )
 def test_what_is_not_there_is_told(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        exhibit(**({"name": "table1"} | settings))  # type: ignore[arg-type]
+        paper_table(**({"name": "table1"} | settings))  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import SettingsError
+from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.plan import read_grid
 from evenkeel.grids.schedule import Grid
 from tests.grids.test_kills import GRID, jobs, require_same, undisturbed
 

@@ -9,12 +9,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from evenkeel.experiment import Config
+from evenkeel.experiment.config import Config
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.published import exhibit
-from evenkeel.grids.reproduction import sheets
-from evenkeel.results import RECORDS, Results, to_line
-from evenkeel.sheets import render
+from evenkeel.grids.paper import paper_table
+from evenkeel.grids.paper_tables import sheets
+from evenkeel.results.formats import render
+from evenkeel.results.records import RECORDS, Results, to_line
 from tests.data.files import pictures, write_cifar_parquet
 from tests.runs import make_run
 from tests.test_cli import call
@@ -34,7 +34,7 @@ def keep(ledger: Ledger, config: Config, skill: float = 0.0) -> Results:
 
 
 def as_csv(name: str, ledger: Ledger, **asked: object) -> list[dict[str, str]]:
-    (sheet,) = sheets(exhibit(name, **asked), ledger)  # type: ignore[arg-type]
+    (sheet,) = sheets(paper_table(name, **asked), ledger)  # type: ignore[arg-type]
     lines = list(csv.reader(io.StringIO(render(sheet, "csv"))))
     header = [f"{name} {lines[0][:k].count(name)}" for k, name in enumerate(lines[0])]  # "paper" comes more than once
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]
@@ -42,7 +42,7 @@ def as_csv(name: str, ledger: Ledger, **asked: object) -> list[dict[str, str]]:
 
 def test_means_gains_and_distances(tmp_path: Path) -> None:
     ledger, runs = Ledger(tmp_path), dict[tuple[str, int], Results]()
-    for cell in exhibit("table1", **ASKED).cells:  # type: ignore[arg-type]
+    for cell in paper_table("table1", **ASKED).cells:  # type: ignore[arg-type]
         for config in cell.configs[: 2 if cell.row == "er-cba" else 3]:  # one is not run yet
             runs[cell.row, config.seed] = keep(ledger, config)
     er, er_cba, gain, derpp, derpp_cba, _ = as_csv("table1", ledger, **ASKED)
@@ -63,7 +63,7 @@ def test_means_gains_and_distances(tmp_path: Path) -> None:
 def test_accuracy_by_task(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     asked = {"data": ["cifar10"], "net": "slim", "seeds": 2}
-    runs = [keep(ledger, config) for config in exhibit("table2", **asked).cells[0].configs]  # type: ignore[arg-type]
+    runs = [keep(ledger, config) for config in paper_table("table2", **asked).cells[0].configs]  # type: ignore[arg-type]
     rows = as_csv("table2", ledger, **asked)
     assert [row["name 0"] for row in rows] == ["a(1,5)", "a(2,5)", "a(3,5)", "a(4,5)", "a(5,5)", "ACC"]
     for task in range(5):
@@ -77,20 +77,20 @@ def test_other_settings_are_not_mistaken_for_the_same(tmp_path: Path) -> None:
     """Runs of the full net, of another memory or data set are not shown for the slim one's."""
     ledger = Ledger(tmp_path)
     for other in ({"net": "full"}, {"memory": [200]}, {"settings": ["optimizer.lr=0.1"]}):
-        for config in exhibit("table1", **(ASKED | other)).configs():  # type: ignore[arg-type]
+        for config in paper_table("table1", **(ASKED | other)).configs():  # type: ignore[arg-type]
             keep(ledger, config)
     assert {row["seeds 0"] for row in as_csv("table1", ledger, **ASKED)} == {"0"}
 
 
 def test_settings_on_top_are_in_the_title(tmp_path: Path) -> None:
     asked = ASKED | {"methods": ["rar"], "settings": ["method.repeats=2"]}
-    (sheet,) = sheets(exhibit("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
+    (sheet,) = sheets(paper_table("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
     assert "method.repeats=2" in sheet.title
 
 
 def test_the_command_shows_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger = Ledger(tmp_path)
-    for config in exhibit("table1", **ASKED).configs():  # type: ignore[arg-type]
+    for config in paper_table("table1", **ASKED).configs():  # type: ignore[arg-type]
         keep(ledger, config)
     arguments = ["reproduce", "table1", "--data-set", "cifar10", "--memory", "500", "--methods", "er, derpp"]
     arguments += ["--net", "slim", "--seeds", "3", "--out", str(tmp_path)]
@@ -150,7 +150,7 @@ def test_figures_are_drawn_from_the_ledger(tmp_path: Path, capsys: pytest.Captur
     code, _, errors = call(capsys, *arguments)
     assert code == 1
     assert "None of the runs of Figure 3 is finished" in errors
-    for config in exhibit("figure3", net="slim", seeds=2).configs():
+    for config in paper_table("figure3", net="slim", seeds=2).configs():
         keep(Ledger(tmp_path), config)
     code, shown, errors = call(capsys, *arguments)
     assert code == 0, errors

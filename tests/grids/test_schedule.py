@@ -9,14 +9,14 @@ import evenkeel as ek
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.folder import Folder
 from evenkeel.grids.estimate import Estimator
+from evenkeel.grids.grid_file import read_grid
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import Launcher
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.plan import read_grid
 from evenkeel.grids.schedule import PATIENCE, Grid
-from evenkeel.grids.work import Job
-from evenkeel.results import Results
+from evenkeel.results.records import Results
 from tests.grids.test_kills import jobs
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import SettingsError
-from evenkeel.experiment import Config, load_config
+from evenkeel.experiment.config import Config, load_config
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid

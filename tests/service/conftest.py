@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from evenkeel.service.exchange import Given
+from evenkeel.service.examples import Given
 from evenkeel.service.service import Service
 from tests.service.serving import VECTORS
 

@@ -27,12 +27,12 @@ import httpx
 import numpy as np
 import torch
 
-from evenkeel.checks import differences, snapshot
-from evenkeel.experiment.making import make_learner
-from evenkeel.learner import Learner
-from evenkeel.service.home import Home
-from evenkeel.service.server import listen, run
+from evenkeel.config.build import make_learner
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.learner import Learner
+from evenkeel.service.http.server import listen, run
 from evenkeel.service.service import Service
+from evenkeel.service.store.folder import ModelFolder
 
 FEATURES, CLASSES, BATCH = 12, 6, 16
 SETTINGS = [f"input.features={FEATURES}", "net.hidden=[32]", "memory.capacity=100", f"batches.size={BATCH}"]
@@ -139,7 +139,7 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
     """The load, after so many kills: of the service, and of the process in which it learns."""
     # Each service is a process of its own, but forked from one that has torch loaded, which takes longest.
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["evenkeel.service.server"])
+    processes.set_forkserver_preload(["evenkeel.service.http.server"])
     chance, count = random.Random(seed), Kills()
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
@@ -200,13 +200,13 @@ def settled(url: str) -> Any:
 
 def compare(folder: Path, load: Load) -> int:
     """How many batches the twin learned; an AssertionError where anything differs."""
-    home = Home(folder)
-    with closing(sqlite3.connect(home.journal)) as db:
+    model_folder = ModelFolder(folder)
+    with closing(sqlite3.connect(model_folder.journal)) as db:
         rows = db.execute("SELECT batch, id FROM examples ORDER BY batch, seq").fetchall()
     known = [id for _, id in rows]
     assert len(known) == len(set(known))
     assert set(known) == load.acknowledged | load.labelled  # nothing lost, nothing that nobody knows of
-    config = home.read()
+    config = model_folder.read()
     torch.set_num_threads(config.threads or 1)
     twin = make_learner(config, config.input.sample, config.classes)
     batches: dict[int, list[str]] = {}
@@ -215,7 +215,7 @@ def compare(folder: Path, load: Load) -> int:
     for ids in batches.values():
         x = np.array([load.samples[id][0] for id in ids], dtype=np.float32)
         twin.learn(x, [load.samples[id][1] for id in ids], key=ids)
-    served = Learner.load(home.version(home.versions()[-1]))
+    served = Learner.load(model_folder.version(model_folder.versions()[-1]))
     assert not differences(snapshot(served), snapshot(twin))
     return len(batches)
 
@@ -226,9 +226,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        begun, home = time.monotonic(), Path(folder) / "model"
-        load, kills = disturb(home, arguments.kills, arguments.seed)
-        batches = compare(home, load)
+        begun, model_folder = time.monotonic(), Path(folder) / "model"
+        load, kills = disturb(model_folder, arguments.kills, arguments.seed)
+        batches = compare(model_folder, load)
     print(
         f"{arguments.kills} kills ({kills.service} of the service, {kills.early} of them before it had caught up, "
         f"{kills.learner} of its learner) in {time.monotonic() - begun:.0f} s: "

@@ -45,7 +45,7 @@ class Served:
         anywhere = [] if "--port" in options else ["--port", "0"]
         arguments = ["serve", str(folder), "--one-process", *anywhere, *given, *options]
         processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload(["evenkeel.cli", "evenkeel.service.server"])
+        processes.set_forkserver_preload(["evenkeel.cli", "evenkeel.service.http.server"])
         self.process = processes.Process(target=evenkeel, args=(arguments, str(self.log)))
         self.process.start()
         self.client = httpx.Client(timeout=60)

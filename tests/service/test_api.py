@@ -17,8 +17,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenkeel import cli
-from evenkeel.service.keys import LOOK, SCOPES, add_key, remove_key
 from evenkeel.service.service import Service
+from evenkeel.service.store.keys import LOOK, SCOPES, add_key, remove_key
 from tests.service.serving import VECTORS, Served, encoded, text
 
 PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from evenkeel.exporting import described
-from evenkeel.service.keys import LOOK, Keyring
+from evenkeel.learning.export import described
+from evenkeel.service.store.keys import LOOK, Keyring
 from tests.service.conftest import Open, examples
 from tests.test_cli import call
 
@@ -155,7 +155,7 @@ def test_a_mistake_is_one_sentence(case: str, tmp_path: Path, opened: Open, caps
 
 def test_a_folder_that_is_served_is_not_taught_by_a_command(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
     service = opened()
-    code, _, errors = call(capsys, "learn", str(service.home.path), "-")
+    code, _, errors = call(capsys, "learn", str(service.model_folder.path), "-")
     assert code == 1
     assert "is at work in" in errors
 
@@ -172,15 +172,15 @@ def test_the_classifier_is_exported(
 
 
 def test_keys_are_made_listed_and_removed(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
-    home = opened(start=False).home
-    code, secret, _ = call(capsys, "keys", "add", str(home.path), "camera", "--scope", "predict,learn")
+    model_folder = opened(start=False).model_folder
+    code, secret, _ = call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "predict,learn")
     assert code == 0
-    keyring = Keyring(home.keys, open_without=False)
+    keyring = Keyring(model_folder.keys, open_without=False)
     assert keyring.scopes(f"Bearer {secret.strip()}") == ["predict", "learn"]
-    assert secret.strip() not in home.keys.read_text()
-    assert home.keys.stat().st_mode & 0o777 == 0o600
-    assert "camera" in call(capsys, "keys", "list", str(home.path))[1]
-    assert "already" in call(capsys, "keys", "add", str(home.path), "camera", "--scope", "admin")[2]
-    assert call(capsys, "keys", "remove", str(home.path), "camera")[0] == 0
+    assert secret.strip() not in model_folder.keys.read_text()
+    assert model_folder.keys.stat().st_mode & 0o777 == 0o600
+    assert "camera" in call(capsys, "keys", "list", str(model_folder.path))[1]
+    assert "already" in call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "admin")[2]
+    assert call(capsys, "keys", "remove", str(model_folder.path), "camera")[0] == 0
     time.sleep(LOOK)
     assert keyring.scopes(f"Bearer {secret.strip()}") is None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from evenkeel.service.home import Home
-from evenkeel.service.keys import add_key
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.keys import add_key
 from tests.service.serving import Served
 
 if TYPE_CHECKING:
@@ -183,7 +183,9 @@ def test_hidden_tab(browser: "Browser", pets: Served) -> None:
 
 def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
     """Without a journal it answers from the last checkpoint, cannot learn, and knows less of itself."""
-    broken = Home(shutil.copytree(pets.folder, tmp_path / "broken", ignore=shutil.ignore_patterns("journal.sqlite*")))
+    broken = ModelFolder(
+        shutil.copytree(pets.folder, tmp_path / "broken", ignore=shutil.ignore_patterns("journal.sqlite*"))
+    )
     broken.journal.write_bytes(b"no database" * 1000)
     with Served(broken.path) as served:
         visit = Visit(browser, served)
@@ -240,7 +242,7 @@ def test_key(browser: "Browser", tmp_path: Path) -> None:
     """It asks for a key, says when a key is wrong, works with a right one, and says when nobody answers any more."""
     with Served(tmp_path / "model") as served:
         _teach(served, "cat", "dog")
-        key = add_key(Home(served.folder).keys, "anna", ["predict"])
+        key = add_key(ModelFolder(served.folder).keys, "anna", ["predict"])
         visit = Visit(browser, served)
         visit.reads("#key-form h2", "This service asks for a key")
         sync.expect(visit.page.locator("#main")).to_be_hidden()

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from evenkeel.service import records
-from evenkeel.service.api import make_app
-from evenkeel.service.journal import JournalError, open_database, open_reader
-from evenkeel.service.keys import Keyring
-from evenkeel.service.predictions import Prediction, Predictions
-from evenkeel.service.records import Example
+from evenkeel.service.http.app import make_app
 from evenkeel.service.service import Service
+from evenkeel.service.store import queries
+from evenkeel.service.store.journal import JournalError, open_database, open_reader
+from evenkeel.service.store.keys import Keyring
+from evenkeel.service.store.predictions import Prediction, Predictions
+from evenkeel.service.store.queries import Example
 from tests.service.conftest import Open, examples
 from tests.service.test_service import adds_up, teach
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(open_database(tmp_path / "journal.sqlite", records.SCHEMA, flushed=True)) as db:
+    with closing(open_database(tmp_path / "journal.sqlite", queries.SCHEMA, flushed=True)) as db:
         yield db
 
 
@@ -36,15 +36,15 @@ def numbered(start: int, count: int) -> list[Example]:
 @pytest.mark.parametrize("waiting", [0, 1, 3, 4, 5, 8, 11, 12, 13, 40])
 def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, waiting: int, partial: bool) -> None:
     size, most = 4, 3
-    records.accept(journal, numbered(0, waiting))
+    queries.accept(journal, numbered(0, waiting))
     journal.execute("DELETE FROM examples WHERE id = 'e1'")  # somebody withdrew it
     left = [f"e{place}" for place in range(waiting) if place != 1]
     full = min(len(left) // size, most)
     wanted = [left[size * place : size * (place + 1)] for place in range(full)]
     if not full and partial and left:
         wanted = [left]
-    cut, rest = records.assign(journal, size, most, partial=partial)
-    found = records.batches(journal, after=0)
+    cut, rest = queries.assign(journal, size, most, partial=partial)
+    found = queries.batches(journal, after=0)
     assert [[example.id for example in batch.examples] for batch in found] == wanted
     assert [batch.number for batch in found] == list(range(1, cut + 1))
     assert rest == min(len(left), size * most + 1) - sum(map(len, wanted))
@@ -53,37 +53,37 @@ def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, wa
 
 
 def test_cutting_goes_on_where_it_was(journal: sqlite3.Connection) -> None:
-    records.accept(journal, numbered(0, 10))
-    assert records.assign(journal, 4, 1, partial=False) == (1, 1)
-    records.accept(journal, numbered(10, 200))  # by several statements
-    assert records.assign(journal, 4, 60, partial=True) == (51, 2)
-    assert records.assign(journal, 4, 60, partial=True) == (1, 0)
-    assert records.assign(journal, 4, 60, partial=True) == (0, 0)
-    ids = [example.id for batch in records.batches(journal, after=0) for example in batch.examples]
+    queries.accept(journal, numbered(0, 10))
+    assert queries.assign(journal, 4, 1, partial=False) == (1, 1)
+    queries.accept(journal, numbered(10, 200))  # by several statements
+    assert queries.assign(journal, 4, 60, partial=True) == (51, 2)
+    assert queries.assign(journal, 4, 60, partial=True) == (1, 0)
+    assert queries.assign(journal, 4, 60, partial=True) == (0, 0)
+    ids = [example.id for batch in queries.batches(journal, after=0) for example in batch.examples]
     assert ids == [f"e{place}" for place in range(210)]
-    assert [batch.number for batch in records.batches(journal, after=50)] == [51, 52, 53]
+    assert [batch.number for batch in queries.batches(journal, after=50)] == [51, 52, 53]
 
 
 def test_a_reader_cannot_write(journal: sqlite3.Connection, tmp_path: Path) -> None:
-    records.accept(journal, numbered(0, 4))
+    queries.accept(journal, numbered(0, 4))
     with closing(open_reader(tmp_path / "journal.sqlite")) as reader:
-        records.assign(journal, 4, 1, partial=False)
-        assert len(records.batches(reader, after=0)[0].examples) == 4
+        queries.assign(journal, 4, 1, partial=False)
+        assert len(queries.batches(reader, after=0)[0].examples) == 4
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            records.assign(reader, 4, 1, partial=True)
+            queries.assign(reader, 4, 1, partial=True)
 
 
 def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenkeel.service.engine.PAUSE", 0.05)
-    service, read, failures = opened(), records.batches, list[str | None]()
+    monkeypatch.setattr("evenkeel.service.worker.worker.PAUSE", 0.05)
+    service, read, failures = opened(), queries.batches, list[str | None]()
 
-    def fail_twice(*arguments: Any, **named: Any) -> list[records.Batch]:
+    def fail_twice(*arguments: Any, **named: Any) -> list[queries.CutBatch]:
         if len(failures) < 2:
             failures.append(service.problem)
             raise sqlite3.DatabaseError("database disk image is malformed")
         return read(*arguments, **named)
 
-    monkeypatch.setattr("evenkeel.service.records.batches", fail_twice)
+    monkeypatch.setattr("evenkeel.service.store.queries.batches", fail_twice)
     teach(service, examples(40, own="e"))
     assert failures == [None, "The journal cannot be read (database disk image is malformed)."]
     assert service.problem is None
@@ -93,17 +93,17 @@ def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, mon
 def test_a_start_leaves_no_piece_of_what_was_deleted(tmp_path: Path) -> None:
     """Small rows are moved between pages when others go; SQLite does not overwrite what they leave behind."""
     path, chance, sent = tmp_path / "journal.sqlite", random.Random(1), dict[str, bytes]()
-    with closing(open_database(path, records.SCHEMA, flushed=False)) as db:
+    with closing(open_database(path, queries.SCHEMA, flushed=False)) as db:
         for _ in range(60):
             names = [f"e{len(sent) + place}-{chance.random()}" for place in range(chance.choice((1, 5, 32, 200)))]
             new = [Example(id, 0, chance.randbytes(100), b"d" * 16, own=chance.random() < 0.5) for id in names]
             sent |= {example.id: example.x for example in new}
             db.execute("BEGIN")
-            records.accept(db, new)
-            records.assign(db, 32, 16, partial=chance.random() < 0.3)
+            queries.accept(db, new)
+            queries.assign(db, 32, 16, partial=chance.random() < 0.3)
             if chance.random() < 0.4:
-                records.set_value(db, "current", records.value(db, "batch") - chance.choice((0, 1, 5)))
-                while records.tidy(db, ids=1_000_000):
+                queries.set_value(db, "current", queries.value(db, "batch") - chance.choice((0, 1, 5)))
+                while queries.tidy(db, ids=1_000_000):
                     pass
             db.execute("COMMIT")
         held = {id for (id,) in db.execute("SELECT id FROM examples WHERE x IS NOT NULL")}
@@ -114,7 +114,7 @@ def test_a_start_leaves_no_piece_of_what_was_deleted(tmp_path: Path) -> None:
 
     if not pieces():
         pytest.skip("This version of SQLite leaves none.")
-    open_database(path, records.SCHEMA, flushed=False).close()
+    open_database(path, queries.SCHEMA, flushed=False).close()
     assert not pieces()
 
 
@@ -177,7 +177,7 @@ def taught(opened: Open) -> Service:
 
 
 def client(service: Service) -> TestClient:
-    return TestClient(make_app(service, Keyring(service.home.keys, open_without=True)), "http://127.0.0.1")
+    return TestClient(make_app(service, Keyring(service.model_folder.keys, open_without=True)), "http://127.0.0.1")
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(taught: Service) -> None:
@@ -199,7 +199,7 @@ def test_forgetting_on_a_full_disk_is_refused_and_can_be_done_later(
     asking = client(taught)
     id = asking.post("/v1/predict", json={"x": [2, 0, 0, 0]}).json()["predictions"][0]["id"]
     with monkeypatch.context() as full:
-        full.setattr("evenkeel.service.predictions.truncate_log", fail)
+        full.setattr("evenkeel.service.store.predictions.truncate_log", fail)
         refused = asking.delete(f"/v1/examples/{id}")
     assert refused.status_code == 503
     assert "disk is full" in refused.json()["error"]

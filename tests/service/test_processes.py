@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from evenkeel.checks import differences, snapshot
-from evenkeel.learner import Learner
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.learner import Learner
 from evenkeel.service.service import Service
 from tests.service.conftest import examples
 from tests.service.serving import VECTORS
@@ -30,17 +30,17 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def learner_of(service: Service) -> Learner:
-    return Learner.load(service.home.version(service.home.versions()[-1]))
+    return Learner.load(service.model_folder.version(service.model_folder.versions()[-1]))
 
 
 def killed(service: Service) -> int:
     """The learner's process, which is no more."""
-    assert service.learning is not None
+    assert service.supervisor is not None
     deadline = time.monotonic() + 60
-    while service.learning.process is None or service.learning.news.recovering:
+    while service.supervisor.process is None or service.supervisor.report.recovering:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    process = service.learning.process
+    process = service.supervisor.process
     os.kill(process, signal.SIGKILL)
     return process
 
@@ -58,8 +58,8 @@ def test_a_learner_that_is_killed_comes_back_and_nobody_notices_in_the_answers(
     if service.predict(x)[0] == version:
         assert service.predict(x)[1] == before
     settle(service)
-    assert service.learning is not None
-    assert service.learning.process not in (None, first)
+    assert service.supervisor is not None
+    assert service.supervisor.process not in (None, first)
     assert service.problem is None
     assert adds_up(service)
     twin = Service(tmp_path / "twin", None, [*VECTORS, "batches.size=8"])
@@ -76,8 +76,8 @@ def test_it_can_be_stopped_while_the_learner_is_being_started_again(service: Ser
     begun = time.monotonic()
     service.close()
     assert time.monotonic() - begun < 60
-    assert service.learning is not None
-    assert not service.learning.alive
+    assert service.supervisor is not None
+    assert not service.supervisor.alive
 
 
 ABANDONING = """

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 import torch
 
-from evenkeel import checkpoint
-from evenkeel.checks import differences, snapshot
+from evenkeel.config.build import make_learner
 from evenkeel.errors import BusyError, CheckpointError, InputError, RunError, SettingsError
-from evenkeel.experiment.making import make_learner
-from evenkeel.learner import Learner
-from evenkeel.service import records, versions
-from evenkeel.service.channel import News
-from evenkeel.service.exchange import FullError, Given, NothingLearnedError
-from evenkeel.service.journal import JournalError
-from evenkeel.service.records import ConflictError, UnknownError
+from evenkeel.learning import checkpoint
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.learner import Learner
+from evenkeel.service.examples import FullError, Given, NothingLearnedError
 from evenkeel.service.service import Service
-from evenkeel.service.tally import POINTS, Tally, recency_bias
+from evenkeel.service.store import queries, versions
+from evenkeel.service.store.counters import POINTS, Counters, memory_recency_bias
+from evenkeel.service.store.journal import JournalError
+from evenkeel.service.store.queries import ConflictError, UnknownError
+from evenkeel.service.worker.pipe import WorkerReport
 from tests.service.conftest import Open, examples
 
 
@@ -34,8 +34,8 @@ def settle(service: Service) -> None:
     while service.waiting:
         assert time.monotonic() < deadline, service.problem
         time.sleep(0.005)
-    assert service.learning is not None
-    service.learning.command("save").result()  # the batch at hand is wholly done, and what is counted told
+    assert service.supervisor is not None
+    service.supervisor.command("save").result()  # the batch at hand is wholly done, and what is counted told
 
 
 def teach(service: Service, given: list[Given]) -> list[str]:
@@ -45,22 +45,22 @@ def teach(service: Service, given: list[Given]) -> list[str]:
 
 
 def rows(service: Service, query: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(service.home.journal)) as db:
+    with closing(sqlite3.connect(service.model_folder.journal)) as db:
         return db.execute(query).fetchall()
 
 
 def learner_of(service: Service) -> Learner:
     """As it is on the disk after `settle`."""
-    return Learner.load(service.home.version(service.home.versions()[-1]))
+    return Learner.load(service.model_folder.version(service.model_folder.versions()[-1]))
 
 
-def news(service: Service) -> News:
-    assert service.learning is not None
-    return service.learning.news
+def report(service: Service) -> WorkerReport:
+    assert service.supervisor is not None
+    return service.supervisor.report
 
 
 def adds_up(service: Service) -> bool:
-    counts, told = service.counts().result(), news(service)
+    counts, told = service.counts().result(), report(service)
     return counts["accepted"] == told.learned + told.refused + service.waiting + counts["withdrawn"]
 
 
@@ -89,7 +89,7 @@ def test_what_waits_when_it_stops_is_learned_later(opened: Open) -> None:
     first.close()
     second = opened()
     settle(second)
-    assert news(second).learned == 40
+    assert report(second).learned == 40
     assert adds_up(second)
 
 
@@ -130,18 +130,18 @@ def test_a_full_queue_says_when_to_come_again(opened: Open) -> None:
 
 
 def test_an_engine_that_hears_at_once_is_woken_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    learning, sent = opened(start=False).learning, list[str]()
-    assert learning is not None
+    supervisor, sent = opened(start=False).supervisor, list[str]()
+    assert supervisor is not None
 
     def send(kind: str, _: object = None, **__: object) -> bool:
         sent.append(kind)
         if kind == "wake":  # it asks before whoever woke it goes on
-            learning._hear("journal", records.versions, multiprocessing.Pipe()[0])
+            supervisor._hear("journal", queries.versions, multiprocessing.Pipe()[0])
         return True
 
-    monkeypatch.setattr(learning, "_send", send)
+    monkeypatch.setattr(supervisor, "_send", send)
     for _ in range(3):
-        learning.settle(0, 1)
+        supervisor.settle(0, 1)
     assert sent.count("wake") == 3
 
 
@@ -161,12 +161,12 @@ def test_a_batch_that_is_not_finite_is_refused_and_the_rest_goes_on(opened: Open
     before = snapshot(learner_of(service))
     huge = struct.pack("4f", *[3e38] * 4)
     teach(service, [Given(huge, "cat"), Given(huge, "dog"), Given(huge, "cat"), Given(huge, "dog")])
-    assert news(service).refused == 4
-    assert "was not learned" in (news(service).refusal or "")
+    assert report(service).refused == 4
+    assert "was not learned" in (report(service).refusal or "")
     weights = [name for name in differences(before, snapshot(learner_of(service))) if ".net." in name]
     assert weights == []
     teach(service, examples(8, seed=2))
-    assert news(service).learned == 16
+    assert report(service).learned == 16
     assert service.problem is None
     assert adds_up(service)
 
@@ -264,9 +264,9 @@ def test_versions_are_kept_as_the_config_says(opened: Open) -> None:
     for seed in range(4):
         teach(service, examples(4, seed=seed))
     kept = service.list_versions().result()
-    assert [version.number for version in kept if not version.asked] == service.home.versions()[-2:]
+    assert [version.number for version in kept if not version.asked] == service.model_folder.versions()[-2:]
     assert asked.number in [version.number for version in kept]
-    assert [version.number for version in kept] == service.home.versions()
+    assert [version.number for version in kept] == service.model_folder.versions()
     assert next(version.note for version in kept if version.number == asked.number) == "mine"
 
 
@@ -288,7 +288,7 @@ def test_going_back_is_exact_and_survives_a_stop(opened: Open) -> None:
     with pytest.raises(UnknownError, match="no version 99"):
         again.rollback(99).result()
     teach(again, examples(32, seed=4))
-    assert news(again).learned == 160
+    assert report(again).learned == 160
 
 
 def test_going_back_learns_what_waits(opened: Open) -> None:
@@ -299,7 +299,7 @@ def test_going_back_learns_what_waits(opened: Open) -> None:
     service.learn(examples(30, own="w")).result()
     back.result()
     settle(service)
-    assert news(service).learned == 34
+    assert report(service).learned == 34
     assert adds_up(service)
 
 
@@ -308,8 +308,8 @@ def test_a_damaged_version_is_told_with_a_way_out(opened: Open) -> None:
     teach(service, examples(32))
     service.save().result()
     service.close()
-    newest = service.home.versions()[-1]
-    path = service.home.version(newest)
+    newest = service.model_folder.versions()[-1]
+    path = service.model_folder.version(newest)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CheckpointError, match=r"Versions kept: 0; `evenkeel serve --rollback N` starts from one"):
         opened()
@@ -329,7 +329,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError("No space left on device")
         write(*arguments)
 
-    monkeypatch.setattr("evenkeel.checkpoint.write", fail_first)
+    monkeypatch.setattr("evenkeel.learning.checkpoint.write", fail_first)
 
 
 def test_going_back_that_fails_changes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,22 +341,22 @@ def test_going_back_that_fails_changes_nothing(opened: Open, monkeypatch: pytest
     with pytest.raises(JournalError, match="No checkpoint could be written"):
         service.rollback(version).result()
     settle(service)
-    assert news(service).learned == 48
+    assert report(service).learned == 48
     assert adds_up(service)
 
 
 def test_a_start_that_catches_up_says_so(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenkeel.service.engine.PUBLISH", 0.0)
-    monkeypatch.setattr("evenkeel.service.engine.PUBLISHING", 1e9)
+    monkeypatch.setattr("evenkeel.service.worker.worker.PUBLISH", 0.0)
+    monkeypatch.setattr("evenkeel.service.worker.worker.PUBLISHING", 1e9)
     first = opened("batches.size=4", start=False)
     first.learn(examples(16, own="e")).result()
     assert first.journal is not None
-    first.journal.do(partial(records.assign, size=4, most=4, partial=False))  # and then it was killed
+    first.journal.do(partial(queries.assign, size=4, most=4, partial=False))  # and then it was killed
     first.close()
     second = opened()
     settle(second)
     deadline = time.monotonic() + 10
-    while news(second).recovering:
+    while report(second).recovering:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -371,7 +371,9 @@ def marked(mark: float) -> bytes:
 def holders(service: Service, payload: bytes) -> list[str]:
     """Files of the service with these bytes."""
     return [
-        path.name for path in sorted(service.home.path.rglob("*")) if path.is_file() and payload in path.read_bytes()
+        path.name
+        for path in sorted(service.model_folder.path.rglob("*"))
+        if path.is_file() and payload in path.read_bytes()
     ]
 
 
@@ -391,7 +393,7 @@ def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> N
         service.forget(id).result()
     service.close()
     again = opened()
-    assert news(again).learned == 21
+    assert report(again).learned == 21
     assert not bool((learner_of(again).memory.column("x") == 1.2345678).any())
     assert adds_up(again)
 
@@ -429,7 +431,7 @@ def test_an_example_that_waits_is_forgotten_before_it_is_learned(opened: Open) -
     assert holders(service, payload) == []
     assert service.waiting == 2
     teach(service, examples(2))
-    assert news(service).learned == 4
+    assert report(service).learned == 4
     assert adds_up(service)
 
 
@@ -455,7 +457,7 @@ def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeyp
     def fail(_: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr("evenkeel.service.journal.truncate_log", fail)
+    monkeypatch.setattr("evenkeel.service.store.journal.truncate_log", fail)
     scrubbed, accepted = service.journal.scrub(), service.learn(examples(4))
     assert isinstance(scrubbed.exception(), JournalError)
     assert all(each.new for each in accepted.result())
@@ -504,7 +506,7 @@ def test_a_damaged_journal_is_left_alone_and_answers_go_on(opened: Open) -> None
     service = opened()
     teach(service, examples(400, own="e"))
     service.close()
-    path = service.home.journal
+    path = service.model_folder.journal
     content = bytearray(path.read_bytes())
     content[4096 * 3 : 4096 * 6] = b"\xff" * (4096 * 3)
     path.write_bytes(content)
@@ -521,12 +523,12 @@ def test_damaged_predictions_are_put_aside(opened: Open) -> None:
     service = opened()
     teach(service, examples(32))
     service.close()
-    service.home.predictions.write_bytes(b"nothing of the kind" * 1000)
+    service.model_folder.predictions.write_bytes(b"nothing of the kind" * 1000)
     again = opened()
     x = [examples(1)[0].x]
     (id,) = again.remember(x, *again.predict(x))
     assert again.tell([(id, "cat")]).result()[0].new
-    assert service.home.predictions.with_name("predictions.sqlite.damaged").is_file()
+    assert service.model_folder.predictions.with_name("predictions.sqlite.damaged").is_file()
 
 
 def _on_a_disk_that_takes_nothing(path: Path) -> None:
@@ -557,19 +559,19 @@ def test_a_disk_that_cannot_be_written_still_answers(opened: Open, tmp_path: Pat
 def test_without_any_readable_version_it_does_not_start(opened: Open) -> None:
     service = opened()
     service.close()
-    service.home.journal.write_bytes(b"nothing of the kind" * 1000)
-    service.home.version(0).write_bytes(b"")
+    service.model_folder.journal.write_bytes(b"nothing of the kind" * 1000)
+    service.model_folder.version(0).write_bytes(b"")
     with pytest.raises(RunError, match=r"No version in .* can be read either"):
         opened()
 
 
 def test_a_clock_that_jumps_does_not_matter(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(10_000_000, 0, -3600))
-    monkeypatch.setattr("evenkeel.service.versions.time.time", lambda: next(moments))
+    monkeypatch.setattr("evenkeel.service.store.versions.time.time", lambda: next(moments))
     service = opened("checkpoints.batches=1")
     for seed in range(3):
         teach(service, examples(5, seed=seed))
-    assert news(service).learned == 15
+    assert report(service).learned == 15
     learned = [version.learned for version in service.list_versions().result()]
     assert learned == sorted(learned)
 
@@ -633,8 +635,8 @@ def test_a_folder_with_other_files_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_recency_bias_is_its_formula() -> None:
-    from evenkeel.methods import ER
-    from evenkeel.zoo import mlp
+    from evenkeel.learning.methods import ER
+    from evenkeel.learning.zoo import mlp
 
     generator = torch.Generator().manual_seed(0)
     learner = Learner(mlp(features=4, classes=3), ER(), memory=60)
@@ -644,29 +646,29 @@ def test_recency_bias_is_its_formula() -> None:
         rows = [(x, int(y)) for x, y in zip(learner.memory.column("x"), learner.memory.column("y"), strict=True)]
         older = [x for x, y in rows if y not in newest]
         taken = sum(int(learner.predict(x[None])[0]) in newest for x in older)
-        assert recency_bias(learner, newest) == pytest.approx(100 * taken / len(older))
-    assert recency_bias(learner, [0, 1, 2]) is None
-    assert recency_bias(learner, []) is None
+        assert memory_recency_bias(learner, newest) == pytest.approx(100 * taken / len(older))
+    assert memory_recency_bias(learner, [0, 1, 2]) is None
+    assert memory_recency_bias(learner, []) is None
 
 
 def test_the_tally_is_the_same_after_a_stop(opened: Open) -> None:
     service = opened()
     teach(service, examples(100, labels=[1, "1", 2]))
-    before = versions.load(service.home, service.home.versions()[-1])[1].state()
+    before = versions.load(service.model_folder, service.model_folder.versions()[-1])[1].state()
     service.close()
     again = opened()
     again.save().result()
-    assert versions.load(again.home, again.home.versions()[-1])[1].state() == before
-    assert news(again).counts == {1: 34, "1": 33, 2: 33}
+    assert versions.load(again.model_folder, again.model_folder.versions()[-1])[1].state() == before
+    assert report(again).counts == {1: 34, "1": 33, 2: 33}
 
 
 def test_the_history_stays_small_and_keeps_its_ends() -> None:
-    tally = Tally()
+    counters = Counters()
     for number in range(5 * POINTS):
-        tally.learned = number
-        tally.add_point(accuracy=1.0)
-    assert len(tally.history) <= POINTS
-    learned = [point["learned"] for point in tally.history]
+        counters.learned = number
+        counters.add_point(accuracy=1.0)
+    assert len(counters.history) <= POINTS
+    learned = [point["learned"] for point in counters.history]
     assert learned == sorted(learned)
     assert (learned[0], learned[-1]) == (0, 5 * POINTS - 1)
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli import data, grids, ledger, runs, service, tables, tune
-from evenkeel.cli.screen import notes, out
+from evenkeel.cli import data, grids, ledger, report, run, service, tables, tune
+from evenkeel.cli.console import notes, out
 from evenkeel.errors import EvenkeelError
 
 app = typer.Typer(
@@ -19,14 +19,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("run")(runs.run_command)
-app.command("report")(runs.report_command)
+app.command("run")(run.run_command)
+app.command("report")(report.report_command)
 app.command("table")(tables.table_command)
 app.command("compare")(tables.compare_command)
 app.command("reproduce")(grids.reproduce_command)
 app.command("grid")(grids.grid_command)
 app.command("tune")(tune.tune_command)
-app.command("list")(runs.list_command)
+app.command("list")(run.list_command)
 app.command("serve")(service.serve_command)
 app.command("learn")(service.learn_command)
 app.command("predict")(service.predict_command)

@@ -2,17 +2,20 @@
 
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
-from evenkeel.cli.screen import DataFolder, notes, out, progress
+from evenkeel.cli.console import DataFolder, notes, out, progress
 from evenkeel.data import cache
+from evenkeel.data.dataset import DataSet
 from evenkeel.data.download import REPOSITORIES, get
 from evenkeel.data.readers.places import places
 from evenkeel.data.sources import SOURCES
-from evenkeel.experiment import load_config
-from evenkeel.experiment.course import load_data
-from evenkeel.tables import data_table
+from evenkeel.experiment.config import load_config
+from evenkeel.experiment.setup import load_data
 
 app = typer.Typer(help="Data sets: which there are, where they are, how to get them.", no_args_is_help=True)
 
@@ -59,3 +62,25 @@ def data_show(
 def data_clear(name: Annotated[str | None, typer.Argument(help="A decoded set; all if left out.")] = None) -> None:
     """Delete decoded data from the cache. Files you put somewhere yourself are never touched."""
     out.print(f"{cache.clear(name) / 1e6:.0f} MB are free again.")
+
+
+def data_table(data: DataSet) -> Table:
+    table = Table("", "", title=data.name, title_justify="left", show_header=False)
+    table.add_row("train / test", f"{len(data.train.y):,} / {len(data.test.y):,}")
+    table.add_row("sample", f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}")
+    shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
+    table.add_row("classes", f"{len(data.classes)}: {shown}")
+    if data.train.x.dtype == np.uint8:
+        mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
+        table.add_row("normalize", f"mean = [{mean}]\nstd = [{std}]")
+    table.add_row("digest", Text(data.digest, overflow="fold"))
+    return table
+
+
+def _moments(x: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation by channel of pixels from 0 to 1, from counts of the 256 values: no copy in floats."""
+    levels = np.arange(256) / 255
+    shares = np.array([np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])], dtype=float)
+    shares /= shares.sum(axis=1, keepdims=True)
+    mean = shares @ levels
+    return mean, np.sqrt(shares @ levels**2 - mean**2)

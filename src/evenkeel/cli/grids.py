@@ -5,16 +5,26 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.launching import LedgerFolder, Means, OnlyList, Ray, Resources, Workers, do, list_runs, tell_failures
-from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.console import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.execution import (
+    Execution,
+    LedgerFolder,
+    OnlyList,
+    Ray,
+    Resources,
+    Workers,
+    do,
+    list_runs,
+    report_failures,
+)
 from evenkeel.cli.tables import Format, Output, show
 from evenkeel.errors import RunError, SettingsError, one_of
+from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.plan import read_grid
-from evenkeel.grids.published import VARIANTS, WIDTHS, Exhibit, exhibit, published
-from evenkeel.grids.reproduction import sheets
-from evenkeel.sheets import FORMATS
-from evenkeel.tables import measures_sheet
+from evenkeel.grids.paper import VARIANTS, WIDTHS, PaperTable, paper_table, published
+from evenkeel.grids.paper_tables import sheets
+from evenkeel.results.formats import FORMATS
+from evenkeel.results.overview import measures_table
 
 
 def reproduce_command(
@@ -43,7 +53,7 @@ def reproduce_command(
     Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
     """
     one_of("format", format, FORMATS)
-    found = exhibit(
+    found = paper_table(
         what,
         data=_listed(data_sets),
         memory=[_whole(each) for each in _listed(memory)],
@@ -57,13 +67,13 @@ def reproduce_command(
     if only_show:
         _tell(found, ledger, format, path)
         return
-    means = Means(ledger, data, save_every, workers, ray, resources)
+    execution = Execution(ledger, data, save_every, workers, ray, resources)
     if only_list:
-        list_runs(found.configs(), means)
+        list_runs(found.configs(), execution)
         return
-    grid = do(found.configs(), means)
+    grid = do(found.configs(), execution)
     _tell(found, ledger, format, path)
-    tell_failures(grid, found.configs())
+    report_failures(grid, found.configs())
 
 
 def grid_command(
@@ -86,23 +96,23 @@ def grid_command(
     one_of("format", format, FORMATS)
     configs = read_grid(file)
     ledger = Ledger(folder)
-    means = Means(ledger, data, save_every, workers, ray, resources)
+    execution = Execution(ledger, data, save_every, workers, ray, resources)
     if only_list:
-        list_runs(configs, means)
+        list_runs(configs, execution)
         return
-    grid = do(configs, means)
+    grid = do(configs, execution)
     finished = [key for key in dict.fromkeys(map(run_key, configs)) if ledger.finished(key)]
     if finished:
-        show([measures_sheet(ledger.results(finished))], format, path)
-    tell_failures(grid, configs)
+        show([measures_table(ledger.results(finished))], format, path)
+    report_failures(grid, configs)
 
 
-def _tell(found: Exhibit, ledger: Ledger, format: str, path: Path | None) -> None:
+def _tell(found: PaperTable, ledger: Ledger, format: str, path: Path | None) -> None:
     """The table, or the page with the figure."""
     if found.values:
         show(sheets(found, ledger), format, path)
         return
-    from evenkeel.report import write_figure  # here, because matplotlib is slow to import
+    from evenkeel.report.paper_figures import write_figure
 
     runs = ledger.results(key for config in found.configs() if ledger.finished(key := run_key(config)))
     if not runs:

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from evenkeel.cli.screen import out
+from evenkeel.cli.console import out
 from evenkeel.errors import RunError
 from evenkeel.grids.ledger import Ledger
-from evenkeel.results import find_runs
+from evenkeel.results.records import find_runs
 
 app = typer.Typer(help="Ledgers: what runs are in one, its index, how to put it away.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from evenkeel.cli.screen import notes, out, progress
+from evenkeel.cli.console import notes, out, progress
+from evenkeel.cli.feed import Feed, Item
 from evenkeel.errors import EvenkeelError, SettingsError
-from evenkeel.learner import Learner
-from evenkeel.service.exchange import FullError, Given, likeliest
-from evenkeel.service.feeding import Feed, Item
-from evenkeel.service.home import Home
-from evenkeel.service.keys import SCOPES, add_key, read_keys, remove_key
-from evenkeel.service.payload import unpack
+from evenkeel.learning.learner import Learner
+from evenkeel.service.examples import FullError, Given, likeliest
+from evenkeel.service.samples import unpack
 from evenkeel.service.service import Service
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
 
 AT_ONCE = 256  # samples handed over together
 keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
@@ -52,11 +52,11 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
 ) -> None:
     """Teach and ask a learner over HTTP. Killed at any moment it comes back with everything it acknowledged."""
     try:
-        from evenkeel.service.server import listen, require_keys, run
+        from evenkeel.service.http.server import listen, require_keys, run
     except ModuleNotFoundError as error:
         raise SettingsError(f"{error.name} is not installed. Run: pip install 'evenkeel[serve]'") from None
 
-    require_keys(read_keys(Home(folder).keys), host)
+    require_keys(read_keys(ModelFolder(folder).keys), host)
     with listen(host, port) as listening:
         service = Service(folder, config, settings or [], rollback=rollback, apart=not one_process)
         shown = f"[{host}]" if ":" in host else host
@@ -115,10 +115,10 @@ def predict_command(
     top: Annotated[int, typer.Option(help="How many labels to tell of.", min=1)] = 5,
 ) -> None:
     """Predict samples, a JSON line for each, from the newest checkpoint. A service may be running meanwhile."""
-    home = Home(folder)
-    home.require()
-    config = home.read()
-    number, learner = _newest(home)
+    model_folder = ModelFolder(folder)
+    model_folder.require()
+    config = model_folder.read()
+    number, learner = _newest(model_folder)
     notes.print(f"Version {number}.")
     if not learner.classes:
         raise SettingsError("Nothing was learned yet, so there is no label to predict.")
@@ -142,9 +142,9 @@ def export_command(
     version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
 ) -> None:
     """Write the classifier to one file, with preprocessing and label names inside; the adaptor is not needed for it."""
-    from evenkeel.exporting import export  # here, because torch's exporter is slow to import
+    from evenkeel.learning.export import export  # here, because torch's exporter is slow to import
 
-    learner = Learner.load(folder) if folder.is_file() else _newest(Home(folder), version)[1]
+    learner = Learner.load(folder) if folder.is_file() else _newest(ModelFolder(folder), version)[1]
     with notes.status("Exporting"):
         export(learner.snapshot(), path)
     out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
@@ -157,9 +157,9 @@ def add_command(
     scope: Annotated[list[str], typer.Option(help=f"What it may do: {', '.join(SCOPES)}. May be given several times.")],
 ) -> None:
     """Make a key. It is shown once, and only its hash is kept."""
-    home = Home(folder)
-    home.require()
-    secret = add_key(home.keys, name, [each.strip() for given in scope for each in given.split(",")])
+    model_folder = ModelFolder(folder)
+    model_folder.require()
+    secret = add_key(model_folder.keys, name, [each.strip() for given in scope for each in given.split(",")])
     notes.print("Keep it well; it is not shown again:")
     typer.echo(secret)
 
@@ -167,10 +167,10 @@ def add_command(
 @keys.command("list")
 def list_command(folder: Folder) -> None:
     """Show the names and scopes of the keys."""
-    home = Home(folder)
-    home.require()
+    model_folder = ModelFolder(folder)
+    model_folder.require()
     table = Table("name", "scopes", "made")
-    for key in read_keys(home.keys):
+    for key in read_keys(model_folder.keys):
         table.add_row(key.name, ", ".join(key.scopes), key.made)
     out.print(table)
 
@@ -178,10 +178,10 @@ def list_command(folder: Folder) -> None:
 @keys.command("remove")
 def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
     """Take a key away; a running service refuses it at once."""
-    home = Home(folder)
-    home.require()
-    remove_key(home.keys, name)
-    if not read_keys(home.keys):
+    model_folder = ModelFolder(folder)
+    model_folder.require()
+    remove_key(model_folder.keys, name)
+    if not read_keys(model_folder.keys):
         notes.print("It was the last one: on 127.0.0.1 everybody on this machine may do everything now.")
 
 
@@ -203,21 +203,23 @@ def _teach(service: Service, items: list[Item], *, again: bool) -> int:
 
 
 def _tell_taught(service: Service, taught: int, repeated: int) -> None:
-    if service.learning is None:
+    if service.supervisor is None:
         return
     table = Table("taught", "taught before", "classes", "right before learned, lately", "version")
-    right, published = service.learning.news.lately, service.published
+    right, published = service.supervisor.report.lately, service.published
     shown = "-" if right is None else f"{right:.1f}%"
     classes = str(len(published.classifier.classes))
     table.add_row(f"{taught:,}", f"{repeated:,}", classes, shown, str(published.version))
     out.print(table)
 
 
-def _newest(home: Home, number: int | None = None) -> tuple[int, Learner]:
-    home.require()
-    kept = home.versions()
+def _newest(model_folder: ModelFolder, number: int | None = None) -> tuple[int, Learner]:
+    model_folder.require()
+    kept = model_folder.versions()
     if not kept or (number is not None and number not in kept):
         wanted = "a version" if number is None else f"the version {number}"
-        raise SettingsError(f"{str(home.path)!r} has not {wanted}; it has {', '.join(map(str, kept)) or 'none'}.")
+        raise SettingsError(
+            f"{str(model_folder.path)!r} has not {wanted}; it has {', '.join(map(str, kept)) or 'none'}."
+        )
     chosen = kept[-1] if number is None else number
-    return chosen, Learner.load(home.version(chosen))
+    return chosen, Learner.load(model_folder.version(chosen))

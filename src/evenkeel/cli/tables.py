@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.screen import out, read_runs
+from evenkeel.cli.console import out, read_runs
 from evenkeel.errors import RunError, one_of
-from evenkeel.sheets import FORMATS, Sheet, render, to_rich
-from evenkeel.summary import MEASURES
-from evenkeel.tables import HEADLINE, measures_sheet
+from evenkeel.results.formats import FORMATS, render, to_rich
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.overview import HEADLINE, measures_table
+from evenkeel.results.table import ResultTable
 
 Measures = Annotated[str, typer.Option(help=f"With commas between them, of: {', '.join(MEASURES)}.")]
 Format = Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")]
@@ -30,7 +31,7 @@ def table_command(
     CSV has every digit, and an estimate in three columns: mean, half of the 95% interval, number of runs.
     """
     names = _checked(measures, format)
-    show([measures_sheet(read_runs(folders), names)], format, path)
+    show([measures_table(read_runs(folders), names)], format, path)
 
 
 def compare_command(
@@ -47,7 +48,7 @@ def compare_command(
 
     Methods of one name are compared, or the two methods if each folder has a single one.
     """
-    from evenkeel.comparing import by_adaptor, side_by_side
+    from evenkeel.results.significance import by_adaptor, side_by_side
 
     names = _checked(measures, format)
     if second is None:
@@ -66,7 +67,7 @@ def _checked(measures: str, format: str) -> list[str]:
     return names
 
 
-def show(sheets: Sequence[Sheet], format: str, path: Path | None) -> None:
+def show(sheets: Sequence[ResultTable], format: str, path: Path | None) -> None:
     """In the terminal, or all in one file; CSV has them one below the other, an empty line between."""
     text = "\n".join(render(sheet, format) for sheet in sheets)
     if path is not None:

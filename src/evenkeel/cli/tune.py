@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.launching import LedgerFolder, Means, Ray, Resources, Workers, do
-from evenkeel.cli.screen import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.console import DataFolder, SaveEvery, notes, out
+from evenkeel.cli.execution import Execution, LedgerFolder, Ray, Resources, Workers, do
 from evenkeel.cli.tables import show
 from evenkeel.errors import RunError
-from evenkeel.experiment import Config
+from evenkeel.experiment.config import Config
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.tune import Search
-from evenkeel.sheets import Cell, Sheet, Shown
-from evenkeel.summary import MEASURES
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.table import Cell, ResultTable, Shown
 
 
 def tune_command(
@@ -32,11 +32,11 @@ def tune_command(
     Stop it at any moment and start it again: it goes on where it was, and finds what it would have found.
     """
     search, ledger = Search(file), Ledger(folder)
-    means = Means(ledger, data, save_every, workers, ray, resources)
+    execution = Execution(ledger, data, save_every, workers, ray, resources)
 
     def run(what: str, configs: list[Config]) -> None:
         notes.print(what)
-        for error in do(configs, means).failed.values():
+        for error in do(configs, execution).failed.values():
             notes.print(f"Failed: {error}", style="red", soft_wrap=True)
 
     tried = search.go(ledger, run)
@@ -49,7 +49,7 @@ def tune_command(
         f"Best first: {len(tried)} trials of {search.file.seeds} seed{'s' * (search.file.seeds > 1)} on the first "
         f"{search.file.tasks} tasks, tested on {search.file.held_out:.0%} of their training samples"
     )
-    show([Sheet(title, [*names, f"{measure.title}{measure.arrow}"], rows)], "text", None)
+    show([ResultTable(title, [*names, f"{measure.title}{measure.arrow}"], rows)], "text", None)
     target = best or folder / "best.toml"
     try:
         target.write_text(search.best(tried), encoding="utf-8")

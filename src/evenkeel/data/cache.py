@@ -8,7 +8,6 @@ read is checked against the digest of the whole set; a folder that fails is made
 import contextlib
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -16,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from evenkeel.data.dataset import DataSet, Progress, Split, content_digest
 from evenkeel.data.readers.encoded import Encoded, EncodedSplit
 from evenkeel.data.readers.places import cache_home
 from evenkeel.errors import DataError, nearest
+from evenkeel.files import flush_folder, flushed
 
 FORMAT = 1
 STALE = 3600.0  # seconds after which a half-written folder is taken for left behind
@@ -33,7 +33,7 @@ _OURS = re.compile(r"-[0-9a-f]{16}(-\w+)?$")  # a folder of ours, finished or no
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedSet:
     """A decoded set in the cache."""
 
     name: str
@@ -72,7 +72,7 @@ def load(
     return found or _in_memory(name, encoded, progress)
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CachedSet]:
     """The whole sets in the cache, by name."""
     found = []
     for meta_file in sorted(decoded_home().glob("*/meta.json")):
@@ -81,7 +81,7 @@ def entries() -> list[Entry]:
             meta = json.loads(meta_file.read_text(encoding="utf-8"))
             counts = {split: int(meta["samples"][split]) for split in ("train", "test")}
             if not folder.name.startswith(_UNFINISHED):
-                found.append(Entry(meta["name"], folder, _bytes(folder), **counts, classes=len(meta["classes"])))
+                found.append(CachedSet(meta["name"], folder, _bytes(folder), **counts, classes=len(meta["classes"])))
     return found
 
 
@@ -147,12 +147,12 @@ def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> Non
     try:
         blocks = _decoded(name, encoded, progress)
         for split, part in (("train", encoded.train), ("test", encoded.test)):
-            with _synced(unfinished / f"{split}_x.npy") as file:
+            with flushed(unfinished / f"{split}_x.npy") as file:
                 head = {"descr": "|u1", "fortran_order": False, "shape": (len(part.y), *encoded.shape)}
                 np.lib.format.write_array_header_1_0(file, head)
                 for block in blocks[split]:
                     file.write(np.ascontiguousarray(block).data)
-            with _synced(unfinished / f"{split}_y.npy") as file:
+            with flushed(unfinished / f"{split}_y.npy") as file:
                 np.save(file, part.y, allow_pickle=False)
         meta = {
             "format": FORMAT,
@@ -161,11 +161,11 @@ def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> Non
             "samples": {"train": len(encoded.train.y), "test": len(encoded.test.y)},
             "digest": content_digest(*_mapped(unfinished), encoded.classes),
         }
-        with _synced(unfinished / "meta.json") as file:
+        with flushed(unfinished / "meta.json") as file:
             file.write(json.dumps(meta, indent=1).encode())
         with contextlib.suppress(OSError):  # another process was first, and its folder serves as well
             unfinished.rename(folder)
-            _sync_folder(folder.parent)
+            flush_folder(folder.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -198,23 +198,6 @@ def _decoded(name: str, encoded: Encoded, progress: Progress) -> dict[str, Itera
             yield block
 
     return {"train": told(encoded.train, 0), "test": told(encoded.test, train)}
-
-
-@contextlib.contextmanager
-def _synced(path: Path) -> Iterator[BinaryIO]:
-    """A new file that is on the disk, not only in its cache, when the block ends."""
-    with path.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _bytes(folder: Path) -> int:

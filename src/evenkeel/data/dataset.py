@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenkeel.errors import DataError, nearest, share, whole_number
-from evenkeel.rng import make_generator
+from evenkeel.errors import DataError, fraction, nearest, whole_number
+from evenkeel.learning.rng import make_generator
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and the total."""
@@ -84,7 +84,7 @@ class DataSet:
     def _held_out(self, split: Split, part: float) -> tuple[Split, Split]:
         """What is left of `split`, and what is held out. No seed moves it: all runs of a search are judged alike."""
         sizes = np.bincount(split.y, minlength=len(self.classes))
-        wanted = np.rint(share("held_out", part) * sizes).astype(np.int64)
+        wanted = np.rint(fraction("held_out", part) * sizes).astype(np.int64)
         wrong = np.flatnonzero((wanted < 1) | (wanted >= sizes))
         if len(wrong):
             raise DataError(

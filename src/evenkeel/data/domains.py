@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenkeel.config import call_text
 from evenkeel.errors import InputError, SettingsError
-from evenkeel.rng import make_generator
+from evenkeel.learning.registry import call_text
+from evenkeel.learning.rng import make_generator
 
 
 class Domain(Protocol):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from evenkeel.data.domains import Domain, Permutation, Rotation
 from evenkeel.errors import InputError, SettingsError, nearest, one_of, whole_number
-from evenkeel.rng import make_generator
+from evenkeel.learning.rng import make_generator
 
 Labels = Tensor | NDArray[Any]
 Classes = Sequence[Sequence[int]]  # those of each task

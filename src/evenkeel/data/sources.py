@@ -11,7 +11,7 @@ import numpy as np
 from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.data.readers import arrays, folders, idx, images, names, pickles, splits
-from evenkeel.data.readers import parquet as tables
+from evenkeel.data.readers import parquet as parquet_files
 from evenkeel.data.readers.encoded import Encoded
 from evenkeel.data.readers.places import existing, find
 from evenkeel.errors import DataError, one_of
@@ -155,17 +155,17 @@ def parquet(
 ) -> DataSet:
     """Your own parquet files `train*.parquet` and `test*.parquet`: images, or lists of floats, and labels."""
     where, sides = existing(path, root), images.parse_size(size)
-    found = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := tables.find_shards(one))]
+    found = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := parquet_files.find_shards(one))]
     if not found:
         raise DataError(f"{where} has no files train*.parquet.")
     shards, name = found[0], where.resolve().name
-    features = tables.feature_column(shards[0][0], image)
+    features = parquet_files.feature_column(shards[0][0], image)
     if features is not None:
-        (x_train, x_test), (y_train, y_test), classes = tables.read_features(
+        (x_train, x_test), (y_train, y_test), classes = parquet_files.read_features(
             shards, name=str(where), features=features, label=label
         )
         return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name)
-    read = partial(tables.read_images, shards, name=str(where), image=image, label=label, size=sides)
+    read = partial(parquet_files.read_images, shards, name=str(where), image=image, label=label, size=sides)
     settings = {"source": "parquet", "image": image, "label": label, "size": sides}
     return cache.load(name, settings, [*shards[0], *shards[1]], read, progress)
 
@@ -190,9 +190,9 @@ SOURCES: dict[str, Callable[..., DataSet]] = {
 def _tables(place: Path, inside: Sequence[str], *, name: str, **how: Any) -> _Found | None:
     """The parquet files of a known set in the first of the folders that has them."""
     for one in inside:
-        shards = tables.find_shards(place / one, mark="-")
+        shards = parquet_files.find_shards(place / one, mark="-")
         if shards is not None:
-            read = partial(tables.read_images, shards, name=f"{name} ({place / one})", image=None, **how)
+            read = partial(parquet_files.read_images, shards, name=f"{name} ({place / one})", image=None, **how)
             return [*shards[0], *shards[1]], read
     return None
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from evenkeel.data.dataset import Split
 from evenkeel.data.scenarios import Plan
 from evenkeel.errors import InputError, RunError, SettingsError, whole_number
-from evenkeel.labels import as_labels
+from evenkeel.learning.labels import as_labels
 
 
 @dataclass(frozen=True)

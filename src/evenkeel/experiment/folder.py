@@ -4,19 +4,30 @@ import gzip
 import hashlib
 import json
 import os
-import sys
-import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from evenkeel import checkpoint
-from evenkeel.errors import BusyError, CheckpointError, RunError
-from evenkeel.learner import Learner
-from evenkeel.results import PACKED, RECORDS, USAGE, Ended, Record, Session, Started, Stepped, to_line, whole_records
+from evenkeel.config.loading import differences
+from evenkeel.errors import CheckpointError, RunError
+from evenkeel.files import lock, write_whole
+from evenkeel.learning import checkpoint
+from evenkeel.learning.learner import Learner
+from evenkeel.results.records import (
+    PACKED,
+    RECORDS,
+    USAGE,
+    Ended,
+    Record,
+    Session,
+    Started,
+    Stepped,
+    to_line,
+    whole_records,
+)
 
 MODEL = "model.ek"
 LOCK = ".lock"
@@ -34,7 +45,7 @@ class Folder:
         with self._told("keep a run in"):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / LOCK).open("ab")
-            hold(self._lock, path)
+            lock(self._lock, path)
             self._unpack()
             self._records: BinaryIO = (path / RECORDS).open("ab")
             for left in path.glob(f".{MODEL}.*.partial"):  # by a process that was killed while it saved
@@ -50,7 +61,7 @@ class Folder:
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 self._lock.close()
                 raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to do the run anew.") from None
-            checkpoint.write_whole(self.path / RECORDS, records)
+            write_whole(self.path / RECORDS, records)
             packed.unlink()
 
     def close(self) -> None:
@@ -130,33 +141,3 @@ def _require_same(path: Path, before: Started, now: Started) -> None:
             f"{str(path)!r} holds another run: {shown}. Choose another folder, or give the same config, data and "
             "versions to go on."
         )
-
-
-def differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        names = dict.fromkeys([*old, *new])
-        return [
-            each
-            for name in names
-            for each in differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
-        ]
-    return [] if old == new else [(where, old, new)]
-
-
-def hold(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
-    """Lock an open file until it is closed or the process ends. BusyError where another has it, unless told to wait."""
-    if sys.platform == "win32":  # no advisory locks there; two processes in one folder are the user's own fault
-        return
-    import fcntl
-
-    for last in (False, False, True):  # whoever only looks whether it is held lets go at once
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            return
-        except BlockingIOError:
-            time.sleep(0 if last else 0.02)
-    file.close()
-    raise BusyError(
-        f"Another process, or a run of this one that was not closed, is at work in {str(path)!r}; wait for it, or "
-        "choose another folder."
-    )

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from evenkeel.config.build import make_method
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import Progress
 from evenkeel.errors import SettingsError
-from evenkeel.experiment.config import Config
-from evenkeel.experiment.course import Course, new_learner, opened, planned
+from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.folder import Folder
-from evenkeel.experiment.loading import load_config
-from evenkeel.experiment.walk import Walk
-from evenkeel.learner import Learner
-from evenkeel.results import Ended, Record, Results, Session, Started
-from evenkeel.summary import summarise
+from evenkeel.experiment.loop import Loop
+from evenkeel.experiment.setup import Setup, new_learner, opened, planned
+from evenkeel.learning.learner import Learner
+from evenkeel.results.measures import summarise
+from evenkeel.results.records import Ended, Record, Results, Session, Started
 
 
 def run(
@@ -52,14 +52,14 @@ def run(
     if stream is None and test is not None:
         raise SettingsError("test belongs to a stream; a data set has test samples of its own.")
     if stream is not None:
-        course = opened(config, stream, test)
+        setup = opened(config, stream, test)
     else:
-        course = planned(config, data, None if root is None else Path(root), progress)
-    learner = new_learner(course)  # what does not fit together is told before any work
-    return _run(course, learner, _started(course), None if out is None else Path(out), save_every)
+        setup = planned(config, data, None if root is None else Path(root), progress)
+    learner = new_learner(setup)  # what does not fit together is told before any work
+    return _run(setup, learner, _started(setup), None if out is None else Path(out), save_every)
 
 
-def _run(course: Course, learner: Learner, started: Started, out: Path | None, save_every: float) -> Iterator[Record]:
+def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, save_every: float) -> Iterator[Record]:
     begun = saved = time.monotonic()
     folder = None if out is None else Folder(out)
     try:
@@ -69,19 +69,19 @@ def _run(course: Course, learner: Learner, started: Started, out: Path | None, s
             return
         first = records[0] if records else started
         assert isinstance(first, Started)
-        walk = Walk(course, resumed or learner)
-        session = _Session(walk, begun)
-        for made in _with_threads(first.threads, walk.steps(None if records else first, stream)):
+        loop = Loop(setup, resumed or learner)
+        session = _Session(loop, begun)
+        for made in _with_threads(first.threads, loop.steps(None if records else first, stream)):
             records += made
             if folder:
                 folder.append(made)
                 if time.monotonic() - saved >= save_every:
-                    folder.save(walk.learner, session.now(), course.stream.so_far)
+                    folder.save(loop.learner, session.now(), setup.stream.so_far)
                     saved = time.monotonic()
             yield from made
         if folder:
-            folder.save(walk.learner, session.now(), course.stream.so_far)
-        ended = Ended(step=walk.learner.step, metrics=summarise(Results.of(records)))
+            folder.save(loop.learner, session.now(), setup.stream.so_far)
+        ended = Ended(step=loop.learner.step, metrics=summarise(Results.of(records)))
         if folder:
             folder.append([ended])
         yield ended
@@ -90,17 +90,18 @@ def _run(course: Course, learner: Learner, started: Started, out: Path | None, s
             folder.close()
 
 
-def _started(course: Course) -> Started:
-    config = course.config
+def _started(setup: Setup) -> Started:
+    config = setup.config
     return Started(
         config=config.model_dump(mode="json"),
         versions=_versions(),
         threads=config.threads or torch.get_num_threads(),
-        data=course.data,
-        tasks=list(course.tasks),
-        steps=course.stream.steps,
-        stream=course.digest,
-        boundaries=course.boundaries,
+        data=setup.data,
+        tasks=list(setup.tasks),
+        steps=setup.stream.steps,
+        stream=setup.digest,
+        boundaries=setup.boundaries,
+        bound=make_method(config).bound,
     )
 
 
@@ -116,19 +117,19 @@ def _versions() -> dict[str, str]:
 class _Session:
     """This process's share of a run, for the notes about time and memory."""
 
-    def __init__(self, walk: Walk, begun: float) -> None:
-        self._walk, self._begun = walk, begun
+    def __init__(self, loop: Loop, begun: float) -> None:
+        self._loop, self._begun = loop, begun
         self._started = datetime.now(UTC).isoformat()
-        self._from_step = walk.learner.step
+        self._from_step = loop.learner.step
 
     def now(self) -> Session:
         return Session(
             command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             started=self._started,
             from_step=self._from_step,
-            step=self._walk.learner.step,
+            step=self._loop.learner.step,
             seconds=round(time.monotonic() - self._begun, 3),
-            evaluating=round(self._walk.evaluating, 3),
+            evaluating=round(self._loop.evaluating, 3),
             peak_bytes=_peak_bytes(),
         )
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
+from evenkeel.config.build import with_policy
+from evenkeel.config.parts import make
 from evenkeel.data.sources import Progress
 from evenkeel.errors import SettingsError
-from evenkeel.experiment import Config, load_config
-from evenkeel.experiment.course import Course, new_learner, planned, with_policy
-from evenkeel.experiment.parts import make
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.methods import METHODS
-from evenkeel.nets import Net
-from evenkeel.results import sessions_of, started_of
+from evenkeel.learning.methods import METHODS
+from evenkeel.learning.nets import Net
+from evenkeel.results.records import sessions_of, started_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Estimator:
     def __init__(self, ledger: Ledger, root: Path | None, threads: int, progress: Progress = lambda *_: None) -> None:
         self._root, self._threads, self._progress = root, threads, progress
         self._extents: dict[str, Extent] = {}
-        self._latest: tuple[str, Course] | None = None  # the next setting is often on the same data
+        self._latest: tuple[str, Setup] | None = None  # the next setting is often on the same data
         self._costs: dict[tuple[object, ...], tuple[float, float]] = {}
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
@@ -64,23 +65,23 @@ class Estimator:
         """The same for all seeds."""
         setting = _setting(config)
         if setting not in self._extents:
-            learner = new_learner(course := self._course(config))
-            shape = (config.batches.size, *course.sample)
+            learner = new_learner(setup := self._setup(config))
+            shape = (config.batches.size, *setup.sample)
             if _net(config, shape) not in self._costs:
                 self._costs[_net(config, shape)] = _time(learner.net, shape, config.threads or self._threads)
-            steps, exam = course.stream.steps or 0, 0 if course.exam is None else len(course.exam.y)
+            steps, test_set = setup.stream.steps or 0, 0 if setup.test_set is None else len(setup.test_set.y)
             every, method = config.evaluation.every, learner.method
-            points = steps // every * min(exam, config.evaluation.sample or exam) if every else 0
+            points = steps // every * min(test_set, config.evaluation.sample or test_set) if every else 0
             outer = 0.0 if config.adaptor is None else steps * method.repeats / config.adaptor["every"]
             self._extents[setting] = Extent(
                 steps=steps,
                 groups=method.repeats * (1 + method.draws),
-                forwards=((1 + len(course.tasks)) * exam + points) / config.batches.size + outer,
+                forwards=((1 + len(setup.tasks)) * test_set + points) / config.batches.size + outer,
                 batch=shape,
             )
         return self._extents[setting]
 
-    def _course(self, config: Config) -> Course:
+    def _setup(self, config: Config) -> Setup:
         passes = make(config.method, METHODS).mixed_passes
         same = f"{config.model_dump_json(include={'data', 'limits', 'scenario', 'batches'})} {passes}"
         if self._latest is None or self._latest[0] != same:

@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evenkeel.checkpoint import write_whole
+from evenkeel.config.build import with_policy
 from evenkeel.errors import BusyError, EvenkeelError, RunError
-from evenkeel.experiment import Config, load_config
-from evenkeel.experiment.course import with_policy
-from evenkeel.experiment.folder import LOCK, MODEL, hold
-from evenkeel.results import PACKED, RECORDS, Ended, Results, last_record, records_of, started_of
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.folder import LOCK, MODEL
+from evenkeel.files import lock, write_whole
+from evenkeel.results.records import PACKED, RECORDS, Ended, Results, last_record, records_of, started_of
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
@@ -167,7 +167,7 @@ class Ledger:
         for entry in self.entries():
             folder = self.folder(entry.key)
             with suppress(BusyError), (folder / LOCK).open("ab") as file:
-                hold(file, folder)
+                lock(file, folder)
                 before = sum(each.stat().st_size for each in folder.iterdir())
                 if self.finished(entry.key) and (folder / RECORDS).is_file():
                     write_whole(folder / PACKED, gzip.compress((folder / RECORDS).read_bytes(), 9, mtime=0))
@@ -186,14 +186,14 @@ class Ledger:
     def _index_lock(self) -> Iterator[None]:
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / INDEX_LOCK).open("ab") as file:
-            hold(file, self.path, wait=True)
+            lock(file, self.path, wait=True)
             yield
 
 
 def _held(folder: Path) -> bool:
     try:
         with (folder / LOCK).open("rb+") as file:
-            hold(file, folder)
+            lock(file, folder)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except BusyError:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import Launcher, Working
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.work import Job
 
 PATIENCE = 5  # ends without a word and without a step further, before a run counts as failed
 PAUSE = 0.1  # seconds between looks

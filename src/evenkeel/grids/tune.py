@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tomli_w
 from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
 
+from evenkeel.config.loading import merged
 from evenkeel.errors import SettingsError, one_of
-from evenkeel.experiment import Config, load_config
-from evenkeel.experiment.loading import merged
+from evenkeel.experiment.config import Config, load_config
+from evenkeel.grids.grid_file import GridModel, Name, base_of, nested, read_toml
 from evenkeel.grids.ledger import Ledger, run_key, without_none
-from evenkeel.grids.plan import Name, Strict, base_of, nested, read_toml
-from evenkeel.summary import MEASURES
+from evenkeel.results.measures import MEASURES
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FIRST_SEED = 1000  # the seeds of a search are not those of the runs that are reported
 
 
-class Range(Strict):
+class Range(GridModel):
     """Numbers from low to high; whole ones, if both are."""
 
     low: StrictInt | StrictFloat
@@ -42,7 +42,7 @@ class Range(Strict):
         return self
 
 
-class TuneFile(Strict):
+class TuneFile(GridModel):
     base: str
     """A config file (beside this one, or anywhere) or a preset"""
     space: Annotated[dict[Name, Range | Annotated[list[Any], Field(min_length=2)]], Field(min_length=1)]

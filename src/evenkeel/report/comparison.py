@@ -6,10 +6,11 @@ from typing import Any
 
 import tomli_w
 
-from evenkeel.report.parts import ABSENT, Cell, Note, Row, Section, Sheet, Table, number
+from evenkeel.report.elements import ABSENT, Note, PageCell, PageRow, PageTable, RunDetails, Section, number
 from evenkeel.report.scene import Scene
-from evenkeel.results import Results
-from evenkeel.summary import MEASURES, Estimate, Group, Measure, gain
+from evenkeel.results.groups import Estimate, Group, gain
+from evenkeel.results.measures import MEASURES, Measure
+from evenkeel.results.records import Results
 
 TOLD = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
 HEADLINES = 4  # the first measures of `MEASURES`
@@ -117,17 +118,19 @@ def comparison(scene: Scene) -> Section:
         done = scene.finished.get(group.label)
         n = len(done.runs) if done else 0
         cells = [
-            Cell(number(done.estimate(name) if done else None, expected=n), best=group.label in best[name])
+            PageCell(number(done.estimate(name) if done else None, expected=n), best=group.label in best[name])
             for name in names
         ]
-        rows.append(Row(group.label, [*cells, Cell(_count(group, n))]))
+        rows.append(PageRow(group.label, [*cells, PageCell(_count(group, n))]))
         for without, with_ in scene.pairs:
             if with_.label == group.label:
                 changes = [gain(name, without, with_) for name in names]
                 paired = max((change.n for change in changes if change), default=0)
                 texts = [number(change, signed=True, expected=paired) for change in changes]
-                rows.append(Row(PAIRED, [*map(Cell, texts), Cell(str(paired))], gain=True))
-    return Section("Comparison", [Table("Mean ± half of the 95% interval, in percent.", columns, rows), *_notes(scene)])
+                rows.append(PageRow(PAIRED, [*map(PageCell, texts), PageCell(str(paired))], gain=True))
+    return Section(
+        "Comparison", [PageTable("Mean ± half of the 95% interval, in percent.", columns, rows), *_notes(scene)]
+    )
 
 
 def _notes(scene: Scene) -> list[Note]:
@@ -192,15 +195,15 @@ def measures(scene: Scene) -> Section | None:
     for name in scene.measures:
         top, cells = _best(scene, name), []
         for label, group in scene.finished.items():
-            cells.append(Cell(number(group.estimate(name), expected=len(group.runs)), best=label in top))
+            cells.append(PageCell(number(group.estimate(name), expected=len(group.runs)), best=label in top))
             if label in gains:
-                cells.append(Cell(number(gain(name, *gains[label]), signed=True)))
-        rows.append(Row(_arrow(name), cells, note=MEASURES[name].formula))
+                cells.append(PageCell(number(gain(name, *gains[label]), signed=True)))
+        rows.append(PageRow(_arrow(name), cells, note=MEASURES[name].formula))
     caption = (
         "R[j, i] is the accuracy on task i after task j, in percent, counted from 0; T is the number of tasks. "
         "Mean ± half of the 95% interval over seeds; gains are paired by seed."
     )
-    return Section("All measures", Table(caption, columns, rows).split())
+    return Section("All measures", PageTable(caption, columns, rows).split())
 
 
 def cost(scene: Scene) -> Section:
@@ -224,8 +227,8 @@ def cost(scene: Scene) -> Section:
             f"{max(peaks) / 2**20:,.0f}" if peaks else ABSENT,
             str(len(timed)),
         ]
-        rows.append(Row(group.label, [Cell(text) for text in cells]))
-    parts: list[Table | Note] = []
+        rows.append(PageRow(group.label, [PageCell(text) for text in cells]))
+    parts: list[PageTable | Note] = []
     if rows:
         columns = ["", "seconds a run", "evaluating", "steps a second", "peak memory, MiB", "runs"]
         caption = (
@@ -233,7 +236,7 @@ def cost(scene: Scene) -> Section:
             "anytime points and diagnostics; steps a second leave it out. Peak memory is that of the process, "
             "the highest of the runs."
         )
-        parts.append(Table(caption, columns, rows))
+        parts.append(PageTable(caption, columns, rows))
     if silent:
         parts.append(Note(f"{silent} of {len(scene.runs)} runs have no record of time and memory."))
     return Section("Time and memory", parts)
@@ -243,11 +246,11 @@ def every_run(scene: Scene) -> Section:
     """What it takes to repeat each run."""
     sheets = []
     for group in scene.groups:
-        sheets += [_sheet(run, group.label, first=run is group.runs[0]) for run in group.runs]
+        sheets += [_details(run, group.label, first=run is group.runs[0]) for run in group.runs]
     return Section("Every run", sheets)
 
 
-def _sheet(run: Results, label: str, *, first: bool) -> Sheet:
+def _details(run: Results, label: str, *, first: bool) -> RunDetails:
     started = run.started
     state = "finished" if run.ended else f"unfinished: step {_last_step(run)}"
     known: list[tuple[str, str | None]] = [
@@ -261,7 +264,7 @@ def _sheet(run: Results, label: str, *, first: bool) -> Sheet:
     ]
     present = [(name, text) for name, text in known if text]
     code = tomli_w.dumps(_without_none(started.config))
-    return Sheet(f"{label}, seed {run.seed}: {state}", present, code, printed=first)
+    return RunDetails(f"{label}, seed {run.seed}: {state}", present, code, printed=first)
 
 
 def _without_none(value: Any) -> Any:

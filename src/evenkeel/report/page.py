@@ -1,6 +1,5 @@
 """From runs to one HTML file that needs nothing else."""
 
-import os
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -8,10 +7,11 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenkeel.errors import RunError
+from evenkeel.files import write_whole
 from evenkeel.report import comparison, sections
-from evenkeel.report.parts import Block
+from evenkeel.report.elements import PageBlock
 from evenkeel.report.scene import Scene, scenes
-from evenkeel.results import Results
+from evenkeel.results.records import Results
 
 ORDER = (
     comparison.comparison,
@@ -42,17 +42,14 @@ def save(text: str, path: Path, what: str) -> None:
     """Write a file whole or not at all; `what` it is, for the reader of an error."""
     if path.is_dir():
         raise RunError(f"Cannot write the {what} to {str(path)!r}: it is a folder.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(text.encode("utf-8", "replace"))
-        partial.replace(path)
+        write_whole(path, text.encode("utf-8", "replace"))
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise RunError(f"Cannot write the {what} to {str(path)!r}: {error.strerror or error}.") from error
 
 
-def render(title: str, blocks: Sequence[Block]) -> str:
+def render(title: str, blocks: Sequence[PageBlock]) -> str:
     """The page; equal for equal blocks."""
     environment = Environment(
         loader=PackageLoader("evenkeel.report", ""),
@@ -66,9 +63,9 @@ def render(title: str, blocks: Sequence[Block]) -> str:
     return template.render(title=title, blocks=blocks, next_id=lambda: f"p{next(numbers)}")
 
 
-def _block(scene: Scene, *, full_title: bool) -> Block:
+def _block(scene: Scene, *, full_title: bool) -> PageBlock:
     found = [section for make in ORDER if (section := make(scene)) is not None]
-    return Block(
+    return PageBlock(
         title=comparison.title(scene, full=full_title),
         findings=comparison.findings(scene),
         facts=comparison.facts(scene),

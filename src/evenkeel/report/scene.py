@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from evenkeel.report.svg import PALETTE
-from evenkeel.results import Results
-from evenkeel.summary import MEASURES, Group, groups, pairs
+from evenkeel.results.groups import Group, groups, pairs
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
 
 Array = NDArray[np.float64]
 MARKERS = "os^Dvp*XP<>h"

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from evenkeel.metrics import areas_by_task
+from evenkeel.report.elements import Chart, Charts, Note, PageCell, PageRow, PageTable, Section, minus, number
 from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
-from evenkeel.report.parts import Cell, Chart, Charts, Note, Row, Section, Table, minus, number
 from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
-from evenkeel.results import Anytime, Results, Tested
-from evenkeel.summary import Estimate
+from evenkeel.results.groups import Estimate
+from evenkeel.results.metrics import areas_by_task
+from evenkeel.results.records import Anytime, Results, Tested
 
 BANDS = (
     "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; the range of two seeds; "
@@ -266,14 +266,14 @@ def _whiskers(heights: Mapping[str, Heights]) -> bool:
     return any(each.half.any() for each in heights.values())
 
 
-def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[Table]:
+def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[PageTable]:
     """Tasks as rows, groups as columns; of finished runs alone, as every table."""
     rows, groups = [], list(scene.finished.values())
     for task, name in enumerate(scene.task_names):
         cells = []
         for group in groups:
             values = [value for run in group.runs if (value := of(run, task)) is not None]
-            cells.append(Cell(number(Estimate.of(values), expected=len(group.runs))))
-        rows.append(Row(name, cells))
+            cells.append(PageCell(number(Estimate.of(values), expected=len(group.runs))))
+        rows.append(PageRow(name, cells))
     labels = [group.label for group in groups]
-    return Table(caption, ["task", *labels], rows, folded=len(rows) > 10).split()
+    return PageTable(caption, ["task", *labels], rows, folded=len(rows) > 10).split()

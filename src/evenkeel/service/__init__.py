@@ -1,1 +1,1 @@
-"""A learner in production: taught and asked over HTTP, killed at any moment, and back without a loss."""
+"""One learner in production: taught and queried over HTTP; what it acknowledged survives a crash."""

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt, StrictStr, model_validator
 
-from evenkeel.adaptor import CBA
-from evenkeel.experiment.config import LearnerConfig, Strict, Threads
-from evenkeel.experiment.loading import checked, read_tables
-from evenkeel.experiment.making import make_adaptor, make_method
-from evenkeel.experiment.parts import FaultError, Table
-from evenkeel.methods import METHODS
+from evenkeel.config.build import make_adaptor, make_method
+from evenkeel.config.loading import checked, read_tables
+from evenkeel.config.parts import ConfigError, PartSettings
+from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
+from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.methods import METHODS
 
 Label = StrictStr | StrictInt
 
 
-class Input(Strict):
+class Input(StrictModel):
     """Vectors of so many features, or images of this size."""
 
     features: PositiveInt | None = None
@@ -29,9 +29,9 @@ class Input(Strict):
     @model_validator(mode="after")
     def _is_one_of_them(self) -> "Input":
         if (self.features is None) == (self.size is None):
-            raise FaultError("input needs either features (vectors) or size = [height, width] (images).")
+            raise ConfigError("input needs either features (vectors) or size = [height, width] (images).")
         if self.channels == 2:
-            raise FaultError("input.channels = 2: an image has 3 channels, or 1.")
+            raise ConfigError("input.channels = 2: an image has 3 channels, or 1.")
         return self
 
     @property
@@ -40,14 +40,14 @@ class Input(Strict):
         return (self.channels, *(self.size or ())) if self.features is None else (self.features,)
 
 
-class BatchSettings(Strict):
+class BatchSettings(StrictModel):
     size: Annotated[int, Field(gt=0, le=4096)] = 32
     """Examples learned at once"""
     wait: Annotated[float, Field(ge=0, le=3600)] = 1.0
     """Seconds that examples wait for a batch to be full; then it is learned as it is"""
 
 
-class Checkpoints(Strict):
+class Checkpoints(StrictModel):
     batches: PositiveInt = 500
     """Batches between checkpoints, at most"""
     seconds: PositiveFloat = 30.0
@@ -56,7 +56,7 @@ class Checkpoints(Strict):
     """Versions kept to go back to: so many of those made by themselves, and as many of those asked for"""
 
 
-class Limits(Strict):
+class ServiceLimits(StrictModel):
     queue: PositiveInt = 10_000
     """Examples accepted but not learned yet; beyond it a client is told to come later"""
     examples: PositiveInt = 1_000
@@ -83,13 +83,13 @@ class ServiceConfig(LearnerConfig):
     """Everything that determines a service."""
 
     threads: Threads = 1
-    adaptor: Table | None = Field(default_factory=lambda: {"name": "cba"})
+    adaptor: PartSettings | None = Field(default_factory=lambda: {"name": "cba"})
     input: Input
     classes: Annotated[list[Label], Field(min_length=1)] | None = None
     """All labels there will ever be; none: they come as they come"""
     batches: BatchSettings = BatchSettings()
     checkpoints: Checkpoints = Checkpoints()
-    limits: Limits = Limits()
+    limits: ServiceLimits = ServiceLimits()
 
     @model_validator(mode="before")
     @classmethod
@@ -105,14 +105,14 @@ class ServiceConfig(LearnerConfig):
         method, adaptor = make_method(self), make_adaptor(self)
         if method.needs_boundaries or method.bound or method.mixed_passes:
             free = ", ".join(name for name, made in METHODS.items() if not (made.needs_boundaries or made.bound))
-            raise FaultError(
+            raise ConfigError(
                 f"method.name = {self.method['name']!r} needs to be told when a task ended, or keeps no memory; a "
                 f"service has neither tasks nor reason to forget. Choose one of {free}."
             )
         if isinstance(adaptor, CBA) and adaptor.start == "second-task":
-            raise FaultError("adaptor.start = 'second-task': a service has no tasks. Give it another start.")
+            raise ConfigError("adaptor.start = 'second-task': a service has no tasks. Give it another start.")
         if self.classes is not None and len(self.classes) > self.limits.classes:
-            raise FaultError(f"classes has {len(self.classes)} labels, but limits.classes is {self.limits.classes}.")
+            raise ConfigError(f"classes has {len(self.classes)} labels, but limits.classes is {self.limits.classes}.")
         return self
 
     def determining(self) -> dict[str, Any]:

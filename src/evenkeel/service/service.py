@@ -16,16 +16,16 @@ from evenkeel.errors import (
     InputError,
     nearest,
 )
-from evenkeel.service import records
-from evenkeel.service.channel import Forgotten, Published
-from evenkeel.service.exchange import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
-from evenkeel.service.home import Home
-from evenkeel.service.journal import Journal, JournalError, Operation
-from evenkeel.service.learning import Learning
-from evenkeel.service.opening import current, fresh, newest_readable
-from evenkeel.service.payload import digest, unpack
-from evenkeel.service.predictions import Prediction, Predictions
-from evenkeel.service.records import Example, Version
+from evenkeel.service.examples import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
+from evenkeel.service.recovery import current, fresh, newest_readable
+from evenkeel.service.samples import digest, unpack
+from evenkeel.service.store import queries
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.journal import Journal, JournalError, Operation
+from evenkeel.service.store.predictions import Prediction, Predictions
+from evenkeel.service.store.queries import Example, Version
+from evenkeel.service.worker.pipe import Forgotten, Published
+from evenkeel.service.worker.supervisor import Supervisor
 
 
 class Service:
@@ -43,20 +43,20 @@ class Service:
         rollback: int | None = None,
         apart: bool = False,
     ) -> None:
-        self.home = Home(path)
-        self.config = self.home.read(source, overrides)
+        self.model_folder = ModelFolder(path)
+        self.config = self.model_folder.read(source, overrides)
         self.started_at = time.monotonic()
         self.seconds_a_sample = 1.0  # that predictions took lately; unknown until there was one
         self.failure: str | None = None
         self.journal: Journal | None = None
         self.predictions: Predictions | None = None
-        self.learning: Learning | None = None
+        self.supervisor: Supervisor | None = None
         self._labels: set[Hashable] = set()
         self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
-        if not self.home.exists:
+        if not self.model_folder.exists:
             fresh(self.config)  # a config that makes no learner makes no folder either
-            self.home.make()
+            self.model_folder.make()
         try:
             self._open(rollback, apart)
         except BaseException:
@@ -65,56 +65,56 @@ class Service:
 
     def _open(self, rollback: int | None, apart: bool) -> None:
         try:
-            self.home.lock()
-            if not self.home.exists:
-                self.home.write(self.config)
-            tidy = partial(records.tidy, ids=self.config.limits.ids)
-            self.journal = Journal(self.home.journal, records.SCHEMA, tidy=tidy)
-            self.predictions = Predictions(self.home.predictions, self.config.limits.predictions)
+            self.model_folder.lock()
+            if not self.model_folder.exists:
+                self.model_folder.write(self.config)
+            tidy = partial(queries.tidy, ids=self.config.limits.ids)
+            self.journal = Journal(self.model_folder.journal, queries.SCHEMA, tidy=tidy)
+            self.predictions = Predictions(self.model_folder.predictions, self.config.limits.predictions)
         except (JournalError, OSError) as error:
             self.failure = str(error)
-            self._fixed = newest_readable(self.home, self.failure)
+            self._fixed = newest_readable(self.model_folder, self.failure)
             return
-        published, tally = current(self.home, self.config, self.journal, rollback)
-        self._labels = set(published.classifier.classes) | self.journal.do(records.waiting)[1]
-        self.learning = Learning(self.home, self.config, self.journal, published, tally, apart=apart)
-        self.home.write(self.config)
+        published, counters = current(self.model_folder, self.config, self.journal, rollback)
+        self._labels = set(published.classifier.classes) | self.journal.do(queries.waiting)[1]
+        self.supervisor = Supervisor(self.model_folder, self.config, self.journal, published, counters, apart=apart)
+        self.model_folder.write(self.config)
 
     def start(self) -> None:
-        if self.learning is not None:
-            self.learning.start()
+        if self.supervisor is not None:
+            self.supervisor.start()
 
     def close(self) -> None:
         """What was accepted but not learned waits for the next time."""
-        if self.learning is not None:
-            self.learning.stop()
+        if self.supervisor is not None:
+            self.supervisor.stop()
         for database in (self.journal, self.predictions):
             if database is not None:
                 database.close()
-        self.home.release()
+        self.model_folder.release()
 
     @property
     def published(self) -> Published:
-        return self._fixed if self.learning is None else self.learning.published
+        return self._fixed if self.supervisor is None else self.supervisor.published
 
     @property
     def waiting(self) -> int:
         """Examples accepted but not learned yet."""
-        return 0 if self.learning is None else self.learning.waiting
+        return 0 if self.supervisor is None else self.supervisor.waiting
 
     @property
     def problem(self) -> str | None:
         """Why nothing is learned at the moment; None if all is well."""
-        if self.learning is None or self.journal is None:
+        if self.supervisor is None or self.journal is None:
             return self.failure
         unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
-        return self.learning.error or unwritten
+        return self.supervisor.error or unwritten
 
     # What clients do
 
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
         """Their ids, and which of them were new, once they are durable."""
-        learning, journal = self._require_learning()
+        supervisor, journal = self._require_learning()
         self._require_few(len(examples))
         made = self._names.new(len(examples))
         rows = [
@@ -126,15 +126,15 @@ class Service:
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
             self._admit([row.label for row in rows])
-            new = records.accept(db, rows)
+            new = queries.accept(db, rows)
             self._labels.update(row.label for row in rows)
             return [Accepted(row.id, is_new) for row, is_new in zip(rows, new, strict=True)]
 
-        return self._enqueue(learning, journal, accept, len(rows))
+        return self._enqueue(supervisor, journal, accept, len(rows))
 
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
         """Teach the true labels of predictions that were made; the answers that were given are counted."""
-        learning, journal = self._require_learning()
+        supervisor, journal = self._require_learning()
         self._require_few(len(truths))
         ids = [id for id, _ in truths]
 
@@ -146,17 +146,17 @@ class Service:
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
             self._admit([label for _, label in truths])
-            right = records.tell(db, list(zip(examples, answered, strict=True)))
+            right = queries.tell(db, list(zip(examples, answered, strict=True)))
             self._labels.update(label for _, label in truths)
             return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
 
         def tell_answered(done: "Future[list[Accepted]]") -> None:
             if not done.exception():
-                learning.tell_answered([each.right for each in done.result() if each.right is not None])
+                supervisor.tell_answered([each.right for each in done.result() if each.right is not None])
                 with suppress(JournalError):  # else they are dropped when they are old
                     self._kept().drop(ids)  # they are in the journal now
 
-        future = self._enqueue(learning, journal, accept, len(truths))
+        future = self._enqueue(supervisor, journal, accept, len(truths))
         future.add_done_callback(tell_answered)
         return future
 
@@ -185,35 +185,35 @@ class Service:
     # What admins do
 
     def forget(self, id: str) -> "Future[Forgotten]":
-        learning, _ = self._require_learning()
-        return learning.command("forget", id=id, prediction=self._kept().forget(id))
+        supervisor, _ = self._require_learning()
+        return supervisor.command("forget", id=id, prediction=self._kept().forget(id))
 
     def save(self, note: str = "") -> "Future[Version]":
-        learning, _ = self._require_learning()
-        return learning.command("save", asked=True, note=note)
+        supervisor, _ = self._require_learning()
+        return supervisor.command("save", asked=True, note=note)
 
     def rollback(self, number: int) -> "Future[Version]":
-        learning, _ = self._require_learning()
-        return learning.command("rollback", number=number)
+        supervisor, _ = self._require_learning()
+        return supervisor.command("rollback", number=number)
 
     def list_versions(self) -> "Future[list[Version]]":
         _, journal = self._require_learning()
-        return journal.write(records.versions)
+        return journal.write(queries.versions)
 
     def counts(self) -> "Future[dict[str, int]]":
         """Of the journal: accepted, withdrawn, labelled and right, since the beginning."""
         _, journal = self._require_learning()
         names = ("accepted", "withdrawn", "labelled", "right")
-        return journal.write(lambda db: {name: int(records.value(db, name)) for name in names})
+        return journal.write(lambda db: {name: int(queries.value(db, name)) for name in names})
 
     # Parts
 
-    def _require_learning(self) -> tuple[Learning, Journal]:
-        if self.learning is None or self.journal is None:
+    def _require_learning(self) -> tuple[Supervisor, Journal]:
+        if self.supervisor is None or self.journal is None:
             raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
-        if self.learning.over is not None:
-            raise JournalError(f"{self.learning.over} Predictions go on; nothing is learned.")
-        return self.learning, self.journal
+        if self.supervisor.over is not None:
+            raise JournalError(f"{self.supervisor.over} Predictions go on; nothing is learned.")
+        return self.supervisor, self.journal
 
     def _require_few(self, count: int) -> None:
         most = min(self.config.limits.examples, self.config.limits.queue)
@@ -241,15 +241,15 @@ class Service:
             )
 
     def _enqueue(
-        self, learning: Learning, journal: Journal, accept: Operation[list[Accepted]], count: int
+        self, supervisor: Supervisor, journal: Journal, accept: Operation[list[Accepted]], count: int
     ) -> "Future[list[Accepted]]":
-        if not learning.reserve(count, self.config.limits.queue):
-            seconds = learning.waiting / max(learning.rate, 1)
-            raise FullError(learning.waiting, max(1, min(60, round(seconds))))
+        if not supervisor.reserve(count, self.config.limits.queue):
+            seconds = supervisor.waiting / max(supervisor.rate, 1)
+            raise FullError(supervisor.waiting, max(1, min(60, round(seconds))))
 
         def settle(done: "Future[list[Accepted]]") -> None:
             new = 0 if done.exception() else sum(each.new for each in done.result())
-            learning.settle(count, new)
+            supervisor.settle(count, new)
 
         future = journal.write(accept)
         future.add_done_callback(settle)

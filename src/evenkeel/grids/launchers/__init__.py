@@ -5,7 +5,7 @@ A launcher starts jobs and says whether they are still at work. How they ended i
 
 from typing import Protocol
 
-from evenkeel.grids.work import Job
+from evenkeel.grids.job import Job
 
 
 class Working(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenkeel.errors import SettingsError
-from evenkeel.grids.work import Job, work
+from evenkeel.grids.job import Job, work
 
 
 class RayCluster:

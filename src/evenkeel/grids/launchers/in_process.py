@@ -3,7 +3,7 @@
 import time
 from collections.abc import Generator
 
-from evenkeel.grids.work import Job, steps
+from evenkeel.grids.job import Job, steps
 
 SLICE = 0.2  # seconds of work each time it is asked, so that progress can be shown in between
 

@@ -8,7 +8,7 @@ import threading
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
-from evenkeel.grids.work import Job, work
+from evenkeel.grids.job import Job, work
 
 
 class Processes:

@@ -1,0 +1,123 @@
+"""Samples for the command line: from a folder of images, parquet files, or JSON lines."""
+
+import hashlib
+import random
+import sys
+from collections.abc import Hashable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from evenkeel.data.readers import folders, images, parquet
+from evenkeel.errors import DataError, InputError
+from evenkeel.service import samples
+from evenkeel.service.config import ServiceConfig
+from evenkeel.service.http.schemas import Schemas
+
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class Item:
+    where: str
+    x: bytes  # ready for the journal
+    label: Hashable = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Where samples come from. `sample` and `label` name the columns of a parquet file that has several."""
+
+    source: str
+    config: ServiceConfig
+    sample: str | None = None
+    label: str | None = None
+
+    def items(self, *, labelled: bool) -> Iterator[Item]:
+        path = Path(self.source)
+        if self.source == STDIN or path.suffix in (".jsonl", ".ndjson"):
+            yield from self._lines(labelled)
+        elif path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
+            yield from self._rows(path, labelled)
+        elif path.is_dir():
+            yield from self._images(path, labelled)
+        elif path.suffix.lower() in images.SUFFIXES and path.is_file() and not labelled:
+            yield self._image(path, path.read_bytes(), None)
+        else:
+            kinds = "a folder of images, a parquet file or a folder of them, a .jsonl file, or - for standard input"
+            raise DataError(f"{self.source!r} is none of these: {kinds}.")
+
+    def _images(self, path: Path, labelled: bool) -> Iterator[Item]:
+        """`path/<class>/*`, or `path/train/<class>/*`; without labels also `path/*`."""
+        path = path / "train" if (path / "train").is_dir() else path
+        if not labelled and any(each.suffix.lower() in images.SUFFIXES for each in path.iterdir()):
+            files: folders.Listing = [(file, "") for file in folders.images_in(path)]
+        else:
+            files = folders.by_class(path)
+        if labelled:  # class after class would be the hardest order of all, and nobody has chosen it
+            random.Random(self.config.seed).shuffle(files)
+        for file, label in files:
+            yield self._image(file, file.read_bytes(), label if labelled else None)
+
+    def _rows(self, path: Path, labelled: bool) -> Iterator[Item]:
+        files = [path] if path.is_file() else sorted(path.glob("train*.parquet")) or sorted(path.glob("*.parquet"))
+        for file in files:
+            if not file.is_file():
+                raise DataError(f"There is no file {str(file)!r}.")
+            for cell, label, where in parquet.rows_of(file, sample=self.sample, label=self.label, labelled=labelled):
+                if isinstance(cell, bytes):
+                    yield self._image(where, cell, label)
+                    continue
+                if self.config.input.size is not None:
+                    raise DataError(f"{where} is a vector, but this service takes images.")
+                try:
+                    (x,) = samples.vectors([cell.tolist()], self.config.input, self.config.limits.magnitude)
+                except InputError as error:
+                    raise DataError(f"{where}: {error}") from None
+                yield Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
+
+    def _image(self, where: Path | str, data: bytes, label: Hashable) -> Item:
+        if self.config.input.size is None:
+            raise DataError(
+                f"{where} is an image, but this service takes vectors of {self.config.input.features} numbers."
+            )
+        x = samples.picture(data, self.config.input, self.config.limits.pixels, str(where))
+        place = str(where.resolve()) if isinstance(where, Path) else where
+        return Item(str(where), x, label, _identity(place, x))
+
+    def _lines(self, labelled: bool) -> Iterator[Item]:
+        schemas, kind = Schemas(self.config), "learn" if labelled else "predict"
+        with nullcontext(sys.stdin) if self.source == STDIN else Path(self.source).open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                where = f"line {number}" if self.source == STDIN else f"{self.source}, line {number}"
+                if not line.strip():
+                    continue
+                try:
+                    sent = schemas.read(kind, line.encode())
+                    x = self._sample(sent, where)
+                except ValidationError as error:
+                    fault = error.errors()[0]
+                    place = ".".join(map(str, fault["loc"]))
+                    raise DataError(f"{where}: {place or 'it'}: {fault['msg']}.") from None
+                except InputError as error:
+                    raise DataError(f"{where}: {error}") from None
+                id = (sent.id or self._line_id(number, x)) if labelled else None
+                yield Item(where, x, sent.label if labelled else None, id)
+
+    def _line_id(self, number: int, x: bytes) -> str | None:
+        """A file stays, and may be given again; what comes by standard input does not."""
+        return None if self.source == STDIN else _identity(f"{Path(self.source).resolve()}, line {number}", x)
+
+    def _sample(self, sent: object, where: str) -> bytes:
+        if self.config.input.size is None:
+            return samples.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
+        data = samples.from_base64(sent.image)  # type: ignore[attr-defined]
+        return samples.picture(data, self.config.input, self.config.limits.pixels, where)
+
+
+def _identity(where: str, x: bytes) -> str:
+    """The same for the same sample in the same place, so that a command that is given again teaches nothing twice."""
+    return hashlib.blake2b(where.encode() + b"\0" + x, digest_size=16).hexdigest()

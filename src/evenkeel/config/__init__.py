@@ -1,0 +1,1 @@
+"""From TOML to checked settings to a learner."""

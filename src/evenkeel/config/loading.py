@@ -1,0 +1,142 @@
+"""Configs from TOML files, presets, dicts and overrides; every fault of one in a single message."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import date, time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from evenkeel.config.parts import ConfigError, first_of_each, sentence
+from evenkeel.errors import SettingsError, nearest
+
+PRESETS = files("evenkeel.config") / "presets"
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_tables(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The tables of a TOML file, a preset or a dict, with `overrides` on top; not checked yet."""
+    given = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
+    change: dict[str, Any] = {}
+    for override in overrides:
+        change = merged(change, _parsed(override), other_part=False)
+    return merged(given, change)
+
+
+def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
+    """`given` as a config of this kind; all faults come in one SettingsError."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        faults = list(dict.fromkeys(line for fault in first_of_each(error) for line in _sentences(fault, model)))
+    title = "The config has a fault:" if len(faults) == 1 else f"The config has {len(faults)} faults:"
+    raise SettingsError("\n".join([title, *(f"- {fault}" for fault in faults)]))
+
+
+def presets() -> dict[str, str]:
+    """Names of the packaged configs, each with the comment it begins with."""
+    root, found = Path(str(PRESETS)), {}
+    for path in sorted(root.rglob("*.toml")):
+        first, _, _ = path.read_text(encoding="utf-8").partition("\n")
+        found[path.relative_to(root).with_suffix("").as_posix()] = first.removeprefix("# ")
+    return found
+
+
+def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
+    """A TOML file or preset, on top of the one it `extends`; `above` are those that led here."""
+    if not isinstance(source, str | Path):
+        raise SettingsError(f"A config is a file, a preset or a dict, but this is {source!r}.")
+    path = Path(source)
+    if not path.is_file():
+        path = Path(str(PRESETS)) / f"{source}.toml"
+    if not path.is_file():
+        raise SettingsError(
+            f"There is no config file {str(source)!r}, and no preset of that name; `evenkeel list` shows the presets."
+            f"{nearest(source, presets())}"
+        )
+    if path.resolve() in above:
+        raise SettingsError(f"{str(path)!r} extends itself.")
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+    return _extended(given, path.parent, [*above, path.resolve()])
+
+
+def _extended(given: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
+    """`given` on top of what it extends: a file in `folder`, with or without its ending, or a preset."""
+    if "extends" not in given:
+        return dict(given)
+    base = given["extends"]
+    if not isinstance(base, str):
+        raise SettingsError(f"extends = {base!r} is not the name of a config.")
+    beside = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
+    rest = {key: value for key, value in given.items() if key != "extends"}
+    return merged(_read(beside[0] if beside else base, above), rest)
+
+
+def _parsed(override: str) -> dict[str, Any]:
+    """ "a.b=1" as {"a": {"b": 1}}. Values are TOML; what is none is text."""
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--set {override!r} is not of the form part.setting=value, such as method.name=derpp.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    if isinstance(value, date | time):  # TOML has them, configs do not
+        value = text.strip()
+    for name in reversed(key.strip().split(".")):
+        value = {name: value}
+    return dict(value)
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
+    """`change` on top of `base`. A table with another name is another part: the settings of the old one go.
+
+    Not so where both come from one command (`other_part` is False): there the order does not matter.
+    """
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            other = other_part and "name" in value and value["name"] != old.get("name")
+            result[key] = dict(value) if other else merged(old, value, other_part=other_part)
+        else:
+            result[key] = value
+    return result
+
+
+def _sentences(fault: Any, model: type[BaseModel]) -> list[str]:
+    error = fault.get("ctx", {}).get("error")
+    if isinstance(error, ConfigError):
+        return str(error).splitlines()
+    if error is not None:
+        return [f"{'.'.join(map(str, fault['loc']))}: {error}"]
+    if fault["type"] == "extra_forbidden":
+        *above, name = map(str, fault["loc"])
+        allowed = _fields(model, above)
+        return [f"{'.'.join([*above, name])} is unknown; there are {', '.join(allowed)}.{nearest(name, allowed)}"]
+    return [sentence("", fault)]
+
+
+def _fields(model: type[BaseModel], above: Sequence[str]) -> dict[str, Any]:
+    """The settings of the table at this place."""
+    for step in above:
+        annotation = model.model_fields[step].annotation
+        kinds = (annotation, *get_args(annotation))  # a table, or a table that may be absent
+        model = next(each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel))
+    return dict(model.model_fields)
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        names = dict.fromkeys([*old, *new])
+        return [
+            each
+            for name in names
+            for each in differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
+        ]
+    return [] if old == new else [(where, old, new)]

@@ -1,0 +1,123 @@
+"""Parts by name: their settings are the arguments of a registered class or function, checked against its signature."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from evenkeel.errors import EvenkeelError, nearest
+from evenkeel.learning.methods import METHODS, Method
+
+Registry = Mapping[str, Callable[..., Any]]
+LENIENT = ConfigDict(allow_inf_nan=False, coerce_numbers_to_str=True)  # a name or a path may look like a number
+PartSettings = dict[str, Any]  # {"name": ..., setting: value, ...}
+
+
+class ConfigError(ValueError):
+    """What is wrong with one part, a line for each fault."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What may stand in one table of a config."""
+
+    registry: Registry
+    withheld: tuple[str, ...] = ()  # arguments that are not settings, because the run itself gives them
+    added: Callable[[Callable[..., Any]], dict[str, Any]] = lambda _: {}  # fields that are no arguments of the part
+    optional: bool = False  # whether there may be none
+    buildable: bool = False  # from settings alone
+
+
+def complete(where: str, given: object, kind: Kind) -> PartSettings:
+    """The table of a part with every default written out, or a FaultError."""
+    registry = kind.registry
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        raise ConfigError(f"{where} must be a table with a name, one of {', '.join(registry)}; it is {given!r}.")
+    settings = dict(given)
+    name = settings.pop("name")
+    if name not in registry:
+        raise ConfigError(f"{where}.name = {name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
+    model = _settings(registry[name], kind)
+    faults = [
+        f"{where}.{name} has no setting {key!r}; it has {', '.join(model.model_fields) or 'none'}."
+        f"{nearest(key, model.model_fields)}"
+        for key in settings
+        if key not in model.model_fields
+    ]
+    for key, hint in get_type_hints(_signature_of(registry[name])).items():
+        if key in settings and hint in (Method, Method | None):  # a part inside a part: the base of RAR
+            settings[key] = complete(f"{where}.{key}", settings[key], Kind(METHODS))
+    known = {key: value for key, value in settings.items() if key in model.model_fields}
+    try:
+        checked = model.model_validate(known)
+    except ValidationError as error:
+        found = first_of_each(error)
+        faults += [sentence(where, fault) for fault in found]
+        wrong = {str(fault["loc"][0]) for fault in found}
+        if any(model.model_fields[key].is_required() for key in wrong):
+            raise ConfigError("\n".join(faults)) from None
+        checked = model.model_validate({key: value for key, value in known.items() if key not in wrong})
+    table = {"name": name, **checked.model_dump(mode="json")}
+    if kind.buildable:
+        try:
+            make(table, registry)  # values of the right type may still make no sense to the part itself
+        except EvenkeelError as error:
+            faults.append(f"{where}.{name}: {error}")
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return table
+
+
+def make(table: PartSettings, registry: Registry, *args: Any, **given: Any) -> Any:
+    """The part that a complete table describes; `given` are the arguments withheld from it."""
+    settings = {key: value for key, value in table.items() if key != "name"}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and "name" in value:
+            settings[key] = make(dict(value), METHODS)
+    return registry[table["name"]](*args, **settings, **given)
+
+
+def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:
+    """The settings of a part, with their defaults; `inspect.Parameter.empty` for one that must be given."""
+    fields = _settings(part, kind).model_fields.items()
+    return {name: inspect.Parameter.empty if field.is_required() else field.default for name, field in fields}
+
+
+def first_of_each(error: ValidationError) -> list[Any]:
+    """One fault for each setting: of a setting that may be of several types pydantic tells one for each type."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for fault in error.errors():
+        # What comes after the setting's name is an index into its value, or the name of a type.
+        place = tuple(each for each in fault["loc"] if isinstance(each, str) and each.isidentifier())
+        place = place[:-1] if place and place[-1] in ("int", "str", "float", "bool") else place
+        found.setdefault(place, {**fault, "loc": place})
+    return list(found.values())
+
+
+def sentence(where: str, fault: Any) -> str:
+    """One fault that pydantic found, in our words."""
+    place = ".".join([where, *map(str, fault["loc"])]).removeprefix(".")
+    if fault["type"] == "missing":
+        return f"{place} is missing."
+    return f"{place} = {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}."
+
+
+def _signature_of(part: Callable[..., Any]) -> Callable[..., Any]:
+    return part.__init__ if inspect.isclass(part) else part
+
+
+def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
+    """A model with a field for each setting in the signature of `part`."""
+    hints = get_type_hints(_signature_of(part))
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(part).parameters.items():
+        if name in kind.withheld or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        hint = PartSettings | None if hints[name] in (Method, Method | None) else hints[name]
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (hint, default)
+    fields |= kind.added(part)
+    lenient: ConfigDict = {**LENIENT, "arbitrary_types_allowed": True}
+    return create_model(f"{part.__name__} settings", __config__=lenient, **fields)

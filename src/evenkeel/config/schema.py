@@ -1,0 +1,141 @@
+"""The settings of a learner: each with its default and what it is. `loading` reads them from TOML."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from evenkeel.config.parts import LENIENT, ConfigError, Kind, PartSettings, complete, make
+from evenkeel.data.scenarios import SCENARIOS
+from evenkeel.data.sources import SOURCES
+from evenkeel.learning.adaptors.cba import ADAPTORS
+from evenkeel.learning.augment import AUGMENTS
+from evenkeel.learning.memory import POLICIES, Memory
+from evenkeel.learning.methods import METHODS, Method
+from evenkeel.learning.zoo import NETS
+
+_or_none = BeforeValidator(lambda given: None if given == "none" else given)
+Maybe = Annotated[PositiveInt | None, _or_none]
+Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, _or_none]
+Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
+
+
+class StrictModel(BaseModel):
+    model_config: ClassVar[ConfigDict] = {
+        **LENIENT,
+        "extra": "forbid",
+        "frozen": True,
+        "validate_default": True,
+        "use_attribute_docstrings": True,  # the text below a field explains it in `evenkeel list`
+    }
+
+
+class MemorySettings(StrictModel):
+    capacity: PositiveInt | StrictStr = 500
+    """Samples, or bytes, as in "8MB", of everything stored"""
+    policy: Annotated[str | None, _or_none] = None
+    """Reservoir, or balanced: equal shares by class. none: what the method has by default"""
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> "MemorySettings":
+        Memory(self.capacity, policy=self.policy or POLICIES[0])
+        return self
+
+
+class OptimizerSettings(StrictModel):
+    name: Literal["SGD", "Adam", "AdamW"] = "SGD"
+    """SGD, Adam or AdamW; CBA needs SGD"""
+    lr: PositiveFloat = 0.03
+    """Learning rate, constant"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of SGD alone"""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Of all weights"""
+
+    @model_validator(mode="after")
+    def _is_sensible(self) -> "OptimizerSettings":
+        if self.momentum and self.name != "SGD":
+            raise ValueError(f"{self.name} has no momentum; leave it away.")
+        return self
+
+
+class Normalize(StrictModel):
+    """(x - mean) / std, by channel."""
+
+    mean: list[float]
+    std: list[PositiveFloat]
+
+
+class LearnerSettings(StrictModel):
+    replay: PositiveInt = 32
+    """Samples of a memory draw"""
+    head: Literal["fixed", "growing"] = "fixed"
+    """Outputs for all classes from the start, or as they come"""
+    statistics: Literal["all", "replay"] = "all"
+    """Whose batches move batch norm's running statistics"""
+    normalize: Annotated[Normalize | None, _or_none] = None
+    """{ mean = [...], std = [...] } of each channel"""
+
+
+def _class_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
+    """Scenarios made of classes take a number of tasks or the classes of each, and the order of classes."""
+    if get_type_hints(scenario)["tasks"] is int:
+        return {}
+    return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given")}
+
+
+PARTS: dict[str, Kind] = {
+    "data": Kind(SOURCES, withheld=("root", "progress")),
+    "scenario": Kind(SCENARIOS, withheld=("labels", "seed"), added=_class_settings),
+    "net": Kind(NETS, withheld=("classes", "channels", "features", "seed")),
+    "method": Kind(METHODS, buildable=True),
+    "adaptor": Kind(ADAPTORS, buildable=True, optional=True),
+    "augment": Kind(AUGMENTS, buildable=True, optional=True),
+}
+
+
+class LearnerConfig(StrictModel):
+    """What makes a learner. Tables with a name are parts; their settings are those of the class named."""
+
+    seed: NonNegativeInt = 0
+    """Of everything random: net, stream, views, draws"""
+    threads: Threads = None
+    """Of torch; results depend on it in the last bits. none: as many as torch likes"""
+    net: PartSettings = {"name": "convnet"}
+    method: PartSettings = {"name": "er"}
+    adaptor: PartSettings | None = None
+    memory: MemorySettings = MemorySettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    augment: PartSettings | None = None
+    learner: LearnerSettings = LearnerSettings()
+
+    @field_validator(*PARTS, mode="before", check_fields=False)
+    @classmethod
+    def _complete(cls, given: object, info: ValidationInfo) -> PartSettings | None:
+        where = str(info.field_name)
+        kind = PARTS[where]
+        if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
+            return None
+        return complete(where, given, kind)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        method: Method = make(self.method, METHODS)
+        if self.adaptor and method.no_adaptor:
+            raise ConfigError(
+                f"adaptor.name = {self.adaptor['name']!r} cannot be combined with method.name = "
+                f"{self.method['name']!r}: {method.no_adaptor}."
+            )
+        return self

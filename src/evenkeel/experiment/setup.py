@@ -1,0 +1,203 @@
+"""What a run goes through: its stream, its exam, and a fresh learner for it, made from config and data."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenkeel.config.build import make_adaptor, make_learner, make_method, with_policy
+from evenkeel.config.parts import make
+from evenkeel.data.dataset import DataSet
+from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
+from evenkeel.data.sources import SOURCES, Progress
+from evenkeel.data.stream import OpenStream, PlannedStream, Stream
+from evenkeel.errors import DataError, InputError, SettingsError
+from evenkeel.experiment.config import Config
+from evenkeel.experiment.testset import TestSet
+from evenkeel.learning.labels import as_labels
+from evenkeel.learning.learner import Learner
+from evenkeel.learning.methods import METHODS
+
+
+@dataclass(frozen=True)
+class Setup:
+    config: Config  # as it is run: without what own data or an own stream stands in for
+    stream: Stream
+    test_set: TestSet | None  # None where there is no test data
+    classes: Sequence[Hashable]  # those known beforehand
+    sample: tuple[int, ...]  # shape of one
+    boundaries: bool  # whether the learner is told when a task ends
+    data: dict[str, Any]  # for the records: name, digest, numbers of samples, class names
+    tasks: list[dict[str, Any]]  # for the records: name, classes, samples, steps
+    digest: str | None  # of the order of the stream
+
+
+def load_data(config: Config, root: Path | None, progress: Progress) -> DataSet:
+    data: DataSet = make(config.data, SOURCES, root, progress=progress)
+    return data
+
+
+def planned(config: Config, own: DataSet | None, root: Path | None, progress: Progress) -> Setup:
+    """A scenario over the config's data set, or the user's own."""
+    if own is not None and not isinstance(own, DataSet):
+        raise SettingsError(f"data is a {type(own).__name__}; make it a DataSet: DataSet.of(x_train, y_train, ...).")
+    config = with_policy(config)
+    data = load_data(config, root, progress) if own is None else own
+    limits = config.limits
+    if limits.train or limits.test or limits.held_out:
+        data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
+    plan = _plan(config, data)
+    passes = make_method(config).mixed_passes
+    if passes:
+        plan = mixed(plan, passes=passes, seed=config.seed)
+    stream = PlannedStream(
+        data.train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last
+    )
+    return Setup(
+        config=config if own is None else config.model_copy(update={"data": {"name": own.name}}),
+        stream=stream,
+        test_set=_test_set(plan, data),
+        classes=data.classes,
+        sample=data.train.x.shape[1:],
+        boundaries=plan.boundaries,
+        data={
+            "name": data.name,
+            "digest": data.digest,
+            "train": len(data.train.y),
+            "test": len(data.test.y),
+            "classes": list(data.classes),
+        },
+        tasks=[
+            {"name": task.name, "classes": list(task.classes), "samples": sum(map(len, task.passes)), "steps": steps}
+            for task, steps in zip(plan.tasks, stream.steps_by_task, strict=True)
+        ],
+        digest=stream.digest,
+    )
+
+
+def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any] | None) -> Setup:
+    """The user's own stream of batches, and their own test data, if any: (x, labels) or (x, labels, task).
+
+    What labels will come is not known, so the head grows.
+    """
+    method = make_method(config)
+    if method.mixed_passes:
+        raise SettingsError(
+            f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
+            "another method, or give a data set."
+        )
+    for name in ("tasks", "held_out"):  # whoever chooses settings must not be tested on more than they think
+        if getattr(config.limits, name) is not None:
+            raise SettingsError(
+                f"limits.{name} needs a data set. A stream of your own has the batches you give, and is tested on the "
+                "samples you give; leave it away."
+            )
+    config = with_policy(config)
+    stream = OpenStream(batches)
+    test_set = None if test is None else _own_test_set(test, stream)
+    growing = config.learner.model_copy(update={"head": "growing"})
+    return Setup(
+        config=config.model_copy(update={"data": {"name": "stream"}, "scenario": None, "learner": growing}),
+        stream=stream,
+        test_set=test_set,
+        classes=[],
+        sample=stream.sample,
+        boundaries=stream.tells_tasks,
+        data={
+            "name": "stream",
+            "digest": None,
+            "train": None,
+            "test": 0 if test_set is None else len(test_set.y),
+            "classes": [] if test_set is None else [str(name) for name in test_set.classes],
+        },
+        tasks=[
+            {"name": f"task {place}", "classes": list(classes), "samples": None, "steps": None}
+            for place, classes in enumerate([[]] if test_set is None else test_set.tasks, 1)
+        ],
+        digest=None,
+    )
+
+
+def new_learner(setup: Setup) -> Learner:
+    config = setup.config
+    method, adaptor = make_method(config), make_adaptor(config)
+    free = ", ".join(name for name, made in METHODS.items() if not made.needs_boundaries and not made.bound)
+    for part, needs, instead in (
+        (method, method.needs_boundaries, f"choose a method that needs none ({free})"),
+        (adaptor, adaptor and adaptor.start == "second-task", "give it another start"),
+    ):
+        if needs and not setup.boundaries:
+            raise SettingsError(
+                f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. "
+                f"{_way_to_boundaries(config)}, or {instead}."
+            )
+    return make_learner(config, setup.sample, setup.classes if config.learner.head == "fixed" else None)
+
+
+def _way_to_boundaries(config: Config) -> str:
+    if config.scenario is None:
+        return "Give its batches as (x, labels, task)"
+    if config.scenario.get("boundaries") is False:
+        return "Set scenario.boundaries=true"
+    return "Choose a scenario that does"
+
+
+def _plan(config: Config, data: DataSet) -> Plan:
+    """The tasks of the scenario, or the first of them: all are planned, so that these are the same."""
+    table, first = dict(config.scenario or {}), config.limits.tasks
+    scenario = SCENARIOS[table["name"]]
+    if get_type_hints(scenario)["tasks"] is not int:
+        table["tasks"] = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
+    plan: Plan = make(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
+    if first is not None and first > len(plan.tasks):
+        raise SettingsError(
+            f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)}. Leave it away for all."
+        )
+    return replace(plan, tasks=plan.tasks[:first])
+
+
+def _test_set(plan: Plan, data: DataSet) -> TestSet:
+    x, y = torch.from_numpy(np.array(data.test.x)), torch.from_numpy(np.array(data.test.y))
+    parts: list[tuple[Tensor, Tensor]] = []
+    for task in plan.tasks:
+        mine = torch.isin(y, torch.tensor(task.classes)).nonzero().flatten()
+        if not len(mine):
+            raise DataError(f"The test data of {data.name!r} has no sample of {task.name!r}.")
+        own = x[mine]
+        parts.append((own if task.domain is None else task.domain(own), y[mine]))
+    return TestSet(
+        x=torch.cat([own for own, _ in parts]),
+        y=torch.cat([labels for _, labels in parts]),
+        task=torch.tensor([place for place, (_, labels) in enumerate(parts) for _ in labels]),
+        classes=data.classes,
+        tasks=[task.classes for task in plan.tasks],
+    )
+
+
+def _own_test_set(test: Sequence[Any], stream: OpenStream) -> TestSet:
+    if not isinstance(test, Sequence) or len(test) not in (2, 3):
+        raise InputError("test must be (x, labels) or (x, labels, task).")
+    if (len(test) == 3) != stream.tells_tasks:
+        raise InputError("Stream and test must both tell of tasks, (x, labels, task), or neither.")
+    labels = as_labels(test[1], "the labels of test")
+    try:
+        x, task = torch.as_tensor(test[0]), torch.as_tensor(test[2] if len(test) == 3 else [0] * len(labels))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"test cannot be made into tensors: {str(error).splitlines()[0]}.") from None
+    if not labels or x.dim() < 2 or task.shape != (len(x),) or len(x) != len(labels):
+        raise InputError(
+            f"test has {len(labels)} labels for x of shape {tuple(x.shape)}: it takes one for each sample."
+        )
+    tasks = task.unique().tolist()
+    if tasks != list(range(len(tasks))):
+        raise InputError(f"The tasks of test are {tasks[:5]}; they are numbered from 0 without a gap.")
+    classes = list(dict.fromkeys(labels))
+    place = {name: place for place, name in enumerate(classes)}
+    y, order = torch.tensor([place[label] for label in labels]), task.argsort(stable=True)
+    return TestSet(
+        x[order], y[order], task[order].long(), classes, [y[task == each].unique().tolist() for each in tasks]
+    )

@@ -1,0 +1,114 @@
+"""Test data by task, and what a learner makes of it: one pass over resident tensors, then arithmetic."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from evenkeel.learning.learner import Learner
+from evenkeel.results.metrics import class_recall
+from evenkeel.results.records import Tested
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Test samples in the order of their tasks."""
+
+    x: Tensor  # (n, ...)
+    y: Tensor  # (n,) places in `classes`
+    task: Tensor  # (n,) ascending
+    classes: Sequence[Hashable]
+    tasks: Sequence[Sequence[int]]  # places of the classes that each task is about
+
+    def sample(self, size: int, generator: torch.Generator) -> "TestSet":
+        """About `size` of the samples: each class of each task has its share, to the nearest, and at least one."""
+        if size >= len(self.y):
+            return self
+        kinds = self.task * len(self.classes) + self.y
+        chosen = []
+        for kind in kinds.unique():
+            mine = (kinds == kind).nonzero().flatten()
+            share = max(1, round(size * len(mine) / len(self.y)))
+            chosen.append(mine[torch.randperm(len(mine), generator=generator)[:share]])
+        kept = torch.cat(chosen).sort().values
+        return replace(self, x=self.x[kept], y=self.y[kept], task=self.task[kept])
+
+    def until(self, task: int) -> "TestSet":
+        """The part about the tasks up to this one."""
+        n = int((self.task <= task).sum())
+        return replace(self, x=self.x[:n], y=self.y[:n], task=self.task[:n])
+
+    def scores(self, learner: Learner) -> Tensor:
+        """(n, classes and whatever else the learner knows): -inf for a class that it has no output for."""
+        logits = learner.logits(self.x)
+        place = {name: place for place, name in enumerate(self.classes)}
+        for name in learner.classes:
+            place.setdefault(name, len(place))
+        scores = logits.new_full((len(logits), len(place)), -torch.inf)
+        if learner.classes:
+            scores[:, [place[name] for name in learner.classes]] = logits[:, : len(learner.classes)]
+        return scores
+
+    def accuracy(self, scores: Tensor, allowed: Tensor | None = None) -> list[float]:
+        """By task, in percent. `allowed`: (classes,) or (n, classes), the ones that compete; None for all."""
+        if allowed is not None:
+            unknown = scores.shape[1] - allowed.shape[-1]  # of classes that the test data does not have
+            scores = scores.masked_fill(~torch.nn.functional.pad(allowed, (0, unknown)), -torch.inf)
+        best, predicted = scores.max(dim=1)
+        right = (predicted == self.y) & (best > -torch.inf)
+        return self._by_task(right)
+
+    def masked(self, scores: Tensor) -> list[float]:
+        """Task-incremental accuracy: only the classes of a sample's own task compete."""
+        own = torch.zeros(len(self.tasks), len(self.classes), dtype=torch.bool)
+        for place, classes in enumerate(self.tasks):
+            own[place, list(classes)] = True
+        return self.accuracy(scores, own[self.task])
+
+    def seen(self, scores: Tensor, labels: Collection[Hashable]) -> list[float]:
+        """Accuracy where only classes of these labels compete."""
+        return self.accuracy(scores, torch.tensor([name in labels for name in self.classes]))
+
+    def predicted(self, scores: Tensor, current: int) -> list[float]:
+        """Share of the predictions for tasks up to `current` by the task predicted; nothing if they share classes."""
+        home = [place for place, classes in enumerate(self.tasks) for _ in classes]
+        classes = [place for classes in self.tasks for place in classes]
+        if len(set(classes)) < len(classes) or current < 0:
+            return []
+        task_of = torch.full((scores.shape[1],), len(self.tasks))  # one more for classes of no task
+        task_of[classes] = torch.tensor(home)
+        counts = task_of[scores[self.task <= current].argmax(dim=1)].bincount(minlength=len(self.tasks) + 1)
+        return [100 * float(count) / int(counts.sum()) for count in counts[:-1]]
+
+    def confusion(self, scores: Tensor) -> Tensor:
+        """[true class, predicted class] counts; the columns after those of `classes` are for all other predictions."""
+        best, predicted = scores.max(dim=1)
+        columns = scores.shape[1] + 1
+        predicted[best == -torch.inf] = columns - 1  # a learner that has learned nothing predicts nothing
+        return (self.y * columns + predicted).bincount(minlength=columns * len(self.classes)).view(-1, columns)
+
+    def test(self, learner: Learner, task: int, seen: Collection[Hashable]) -> Tested:
+        """Everything at the end of a task."""
+        scores = self.scores(learner).cpu()
+        confusion = self.confusion(scores)
+        stored = Counter(output for part in learner.memory.parts if len(part) for output in part.column("y").tolist())
+        in_memory = {name: stored[output] for output, name in enumerate(learner.classes)}
+        return Tested(
+            step=learner.step,
+            task=task,
+            accuracy=self.accuracy(scores),
+            seen=self.seen(scores, seen),
+            masked=self.masked(scores),
+            predicted=self.predicted(scores, task),
+            confusion=confusion[:, : len(self.classes)].tolist(),
+            recall=class_recall(confusion.numpy()).tolist(),
+            memory=[in_memory.get(name, 0) for name in self.classes],
+        )
+
+    def _by_task(self, right: Tensor) -> list[float]:
+        tasks = len(self.tasks)
+        counts = self.task.bincount(minlength=tasks).double()
+        hits = self.task.bincount(right.double(), minlength=tasks)
+        return [100 * float(hit / count) for hit, count in zip(hits, counts, strict=True) if count]

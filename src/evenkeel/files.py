@@ -1,0 +1,70 @@
+"""Files that are never half-written, and locks between processes."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from evenkeel.errors import BusyError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends; readers see the old file or the new, whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
+    try:
+        with flushed(partial) as file:
+            yield file
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write all of `content` or nothing. It is on the disk when this returns, so what it replaces may be deleted."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def flushed(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that is on the disk, not only in the system's cache, when the block ends."""
+    with path.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_folder(path: Path) -> None:
+    """Make renames in `path` survive a power cut."""
+    if os.name == "posix":
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def lock(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
+    """Lock an open file until it is closed or the process ends; raise BusyError if another holds it and not `wait`."""
+    if sys.platform == "win32":  # no advisory locks there: keeping two processes apart is left to the user
+        return
+    import fcntl
+
+    for last in (False, False, True):  # a process that only checks whether it is locked lets go at once
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return
+        except BlockingIOError:
+            time.sleep(0 if last else 0.02)
+    file.close()
+    raise BusyError(
+        f"Another process, or a run of this one that was not closed, is using {str(path)!r}. Wait for it, or choose "
+        "another folder."
+    )

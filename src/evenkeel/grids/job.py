@@ -1,0 +1,42 @@
+"""What a launcher launches: one run of a grid, from wherever it is to its end."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import BusyError
+from evenkeel.experiment.config import load_config
+from evenkeel.experiment.run import run
+from evenkeel.grids.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Job:
+    """Plain values, because it travels to other processes and machines."""
+
+    key: str
+    config: dict[str, Any]
+    ledger: str
+    data: str | None  # folder with data sets
+    save_every: float
+
+
+def steps(job: Job) -> Generator[None]:
+    """Do a job, record by record. What goes wrong is in the ledger, not raised: the other runs go on."""
+    ledger = Ledger(job.ledger)
+    try:
+        folder = ledger.folder(job.key)
+        root = None if job.data is None else Path(job.data)
+        for _ in run(load_config(job.config), out=folder, root=root, save_every=job.save_every):
+            yield
+        ledger.note_finished(job.key)
+    except BusyError:
+        return  # another process does it
+    except Exception as error:
+        ledger.fail(job.key, error)
+
+
+def work(job: Job) -> None:
+    for _ in steps(job):
+        pass

@@ -1,0 +1,160 @@
+"""One file for everything a learner is: tensors that load with `weights_only=True`, and JSON for the rest.
+
+The file is written beside its destination, read back, flushed to the disk, and renamed: whoever reads the path finds
+the old checkpoint or the new one, whole.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from evenkeel.errors import CheckpointError
+from evenkeel.files import replacing
+from evenkeel.learning.adaptors.cba import ADAPTORS, CBA
+from evenkeel.learning.augment import AUGMENTS, Augment
+from evenkeel.learning.memory import MEMORIES, Memory
+from evenkeel.learning.methods import METHODS, Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer_again, optimizer_facts
+from evenkeel.learning.registry import describe, rebuild
+from evenkeel.learning.step import Step
+from evenkeel.learning.zoo import NETS
+
+FORMAT = 1
+KIND = "evenkeel learner"
+
+
+def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str, Any]) -> None:
+    """`facts` must be JSON; `tensors` nested dicts and lists of tensors and numbers."""
+    target = Path(path)
+    if target.is_dir():
+        raise CheckpointError(f"Cannot save to {str(target)!r}: it is a folder. Give the name of a file.")
+    if not target.parent.is_dir():
+        raise CheckpointError(f"Cannot save to {str(target)!r}: the folder {str(target.parent)!r} does not exist.")
+    content = {
+        "kind": KIND,
+        "format": FORMAT,
+        "facts": json.dumps(_python_numbers(facts)),
+        "tensors": _python_numbers(tensors),
+    }
+    with replacing(target) as file:
+        torch.save(content, file)
+        file.flush()
+        torch.load(file.name, map_location="cpu", weights_only=True)  # what cannot be read must not replace what can
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The facts and tensors of a checkpoint. Nothing in a foreign file is ever executed."""
+    if not Path(path).is_file():
+        raise CheckpointError(f"There is no file {str(path)!r}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        content = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a foreign file can make its readers fail in any way
+        raise CheckpointError(
+            f"{str(path)!r} is not a whole checkpoint: it is truncated, damaged, or another kind of file."
+        ) from error
+    if damaged:
+        raise CheckpointError(f"{str(path)!r} is damaged (its part {damaged!r} fails its checksum).")
+    if not isinstance(content, dict) or content.get("kind") != KIND or not isinstance(content.get("format"), int):
+        raise CheckpointError(f"{str(path)!r} is a torch file, but not a checkpoint of an evenkeel learner.")
+    if content["format"] != FORMAT:
+        raise CheckpointError(
+            f"{str(path)!r} has checkpoint format {content['format']}, but this version of evenkeel reads format "
+            f"{FORMAT}. {'Upgrade evenkeel to load it.' if content['format'] > FORMAT else ''}".rstrip()
+        )
+    return json.loads(content["facts"]), content["tensors"]
+
+
+def _python_numbers(value: Any) -> Any:
+    """Numbers of numpy (a learning rate from np.logspace, say) as Python's own: neither JSON nor torch takes them."""
+    if isinstance(value, dict):
+        return {name: _python_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_python_numbers(inner) for inner in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def facts_of(step: Step) -> dict[str, Any]:
+    net = step.net
+    return {
+        "net": {"class": type(net).__name__, **(net.recipe or {})},
+        "cosine": net.cosine_scale is not None,
+        "growth": net.growth,
+        "frozen": [name for name, weight in net.named_parameters() if not weight.requires_grad],
+        "evaluating": [name for name, part in net.named_modules() if not part.training],
+        "method": describe(step.method, METHODS),
+        "adaptor": step.adaptor and describe(step.adaptor, ADAPTORS),
+        "memory": describe(step.memory, MEMORIES),
+        "optimizer": optimizer_facts(step.optimizer, net),
+        "augment": step.augment and describe(step.augment, AUGMENTS),
+        "normalize": step.inputs.normalize,
+        "sample": {"shape": step.inputs.shape, "uint8": step.inputs.dtype == torch.uint8},
+    }
+
+
+def tensors_of(step: Step) -> dict[str, Any]:
+    """Nested dicts of tensors, not copied."""
+    return {
+        "net": step.net.state_dict(),
+        "method": step.method.state_dict(),
+        "adaptor": None if step.adaptor is None else step.adaptor.state_dict(),
+        "memory": step.memory.state_dict(),
+        "optimizer": step.optimizer.state_dict(),
+        "streams": step.generators.state_dict(),
+    }
+
+
+def rebuild_parts(
+    facts: Mapping[str, Any],
+    *,
+    net: Net | None,
+    method: Method | None,
+    adaptor: CBA | None,
+    memory: Memory | None,
+    optimizer: Optimizer | MakeOptimizer | None,
+    augment: Augment | None,
+) -> dict[str, Any]:
+    """The parts that `facts` describe, as arguments of a learner; what is a user's own is the one given."""
+    net = rebuild(facts["net"], net, NETS, "net")
+    if facts.get("cosine"):
+        net.make_cosine()
+    for outputs in facts["growth"]:
+        if outputs > net.outputs:
+            net.grow(outputs, seed=0)
+    return {
+        "net": net,
+        "method": rebuild(facts["method"], method, METHODS, "method"),
+        "adaptor": rebuild(facts["adaptor"], adaptor, ADAPTORS, "adaptor"),
+        "memory": rebuild(facts["memory"], memory, MEMORIES, "memory"),
+        "optimizer": make_optimizer_again(facts["optimizer"], optimizer, net),
+        "augment": rebuild(facts["augment"], augment, AUGMENTS, "augment"),
+        "normalize": facts["normalize"],
+    }
+
+
+def fill(step: Step, facts: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Put new parts into the state of the old ones."""
+    net = step.net
+    if facts["sample"]["shape"] is not None:
+        step.inputs.shape = tuple(facts["sample"]["shape"])
+        step.inputs.dtype = torch.uint8 if facts["sample"]["uint8"] else next(net.head.parameters()).dtype
+    for name, weight in net.named_parameters():
+        weight.requires_grad_(name not in facts["frozen"])
+    for name, part in net.named_modules():
+        part.training = name not in facts["evaluating"]
+    net.load_state_dict(tensors["net"])
+    step.method.load_state_dict(tensors["method"])
+    step.optimizer.load_state_dict(tensors["optimizer"])
+    step.memory.load_state_dict(tensors["memory"], next(net.parameters()).device)
+    step.generators.load_state_dict(tensors["streams"])
+    if step.adaptor is not None:
+        step.adaptor.load_state_dict(tensors["adaptor"])

@@ -1,0 +1,313 @@
+"""The contract suite: what every method must do, ours and yours. `check_method(Mine)` runs all of it in seconds."""
+
+import copy
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from evenkeel.errors import CheckpointError, MethodError
+from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.learner import Learner
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.registry import settings
+from evenkeel.learning.rng import global_seed
+from evenkeel.learning.types import StepRecord, View
+
+MakeMethod = Callable[[], Method]
+LabelledBatch = tuple[Tensor, list[int]]
+
+
+def check_method(make: MakeMethod) -> list[str]:
+    """Run every check on the methods that `make` makes (a class, or a function without arguments).
+
+    Returns the names of the checks that passed; raises one MethodError with a sentence for each that did not.
+
+    >>> from evenkeel.learning.methods import ER
+    >>> len(check_method(ER)) == len(CHECKS)
+    True
+    """
+    faults: dict[str, list[str]] = {}  # sentence -> checks that ended with it
+    make()  # a class that cannot even be made is told so once, by Python
+    for check in CHECKS:
+        try:
+            check(make)
+        except MethodError as fault:
+            faults.setdefault(str(fault), []).append(check.__name__)
+        except Exception as error:  # whatever a stranger's method may raise
+            faults.setdefault(f"it raised {type(error).__name__}: {error}", []).append(check.__name__)
+    if faults:
+        lines = [f"- {', '.join(checks)}: {sentence}" for sentence, checks in faults.items()]
+        raise MethodError("The method breaks its contract:\n" + "\n".join(lines))
+    return [check.__name__ for check in CHECKS]
+
+
+def snapshot(learner: Learner) -> dict[str, Any]:
+    """A copy of everything a learner is, flat: path -> tensor or plain value."""
+    return dict(_flat("", copy.deepcopy(learner.state())))
+
+
+def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """The paths at which two snapshots are not equal to the bit."""
+    return [
+        path for path in sorted(a.keys() | b.keys()) if path not in a or path not in b or not _same(a[path], b[path])
+    ]
+
+
+def settings_are_kept(make: MakeMethod) -> None:
+    try:
+        settings(make())
+    except AttributeError as error:
+        raise MethodError(f"Keep every constructor argument under its own name: {error}.") from None
+
+
+def loss_is_pure(make: MakeMethod) -> None:
+    """The same views give the same number, and nothing changes: CBA calls `loss` twice in a step."""
+    for adaptor in _adaptors(make):
+        learner = _learner(make(), adaptor)
+        method, loss = learner.method, learner.method.loss
+
+        def twice(
+            new: View, old: Sequence[View], method: Method = method, loss: Callable[..., Tensor] = loss
+        ) -> Tensor:
+            before = copy.deepcopy((method.state_dict(), *map(_contents, (new, *old))))
+            first, second = loss(new, old), loss(new, old)
+            if not isinstance(first, Tensor) or first.dim() or not first.requires_grad:
+                raise MethodError("`loss` must return a scalar tensor that depends on the network.")
+            if not _same(first.detach(), second.detach()):
+                raise MethodError("`loss` gave two numbers for the same views; keep chance and counting out of it.")
+            after = (method.state_dict(), *map(_contents, (new, *old)))
+            if [path for path, value in _flat("", before) if not _same(value, dict(_flat("", after))[path])]:
+                raise MethodError("`loss` changed a view or the method's own state; use `after_step` or `remember`.")
+            return first
+
+        method.loss = twice  # type: ignore[method-assign]
+        _learn(learner, _stream())
+
+
+def same_seed_same_bits(make: MakeMethod) -> None:
+    runs = []
+    for global_state in (1, 2):  # whatever others do with torch's global generator
+        with global_seed(global_state):
+            learner = _learner(make(), _adaptors(make)[-1])
+            runs.append((_learn(learner, _stream()), snapshot(learner)))
+    if runs[0][0] != runs[1][0] or differences(runs[0][1], runs[1][1]):
+        raise MethodError("Two runs of one seed differ. Draw from the generator given to `prepare`, not torch's own.")
+
+
+def global_generator_is_left_alone(make: MakeMethod) -> None:
+    before = torch.get_rng_state()
+    learner = _learner(make(), _adaptors(make)[-1])
+    _learn(learner, _stream())
+    learner.predict(_stream()[0][0])
+    if not _same(before, torch.get_rng_state()):
+        raise MethodError("torch's global generator was moved.")
+
+
+def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
+    """With a residual of zero and no outer steps, method + CBA is the method, bit for bit."""
+    if make().no_adaptor:
+        return
+    adaptor = CBA()
+    plain, silent = _learner(make(), None), _learner(make(), adaptor)
+    adaptor.due = _never  # type: ignore[method-assign, assignment]
+    with torch.no_grad():
+        for weight in list(adaptor.g.parameters())[-2:]:
+            weight.zero_()
+    if _learn(plain, _stream()) != _learn(silent, _stream()) or not _same(_weights(plain), _weights(silent)):
+        raise MethodError("An adaptor that corrects nothing changes the result.")
+
+
+def adaptor_has_something_to_correct(make: MakeMethod) -> None:
+    """The loss must depend on `view.adapted` somewhere, or the method says in `no_adaptor` why there is none."""
+    if make().no_adaptor:
+        return
+    learner = _learner(make(), _cba())
+    if not learner.method.rehearses:
+        raise MethodError("It keeps no memory, so CBA has nothing to learn from; say so in `no_adaptor`.")
+    if all(record.outer_loss is None for record in _learn(learner, _stream())):
+        raise MethodError("CBA was never trained, though memory held old classes.")
+
+
+def prediction_changes_nothing(make: MakeMethod) -> None:
+    learner = _learner(make(), None)
+    _learn(learner, _stream())
+    before = snapshot(learner)
+    x = torch.cat([x for x, _ in _stream()])
+    scores = learner.logits(x)
+    if scores.shape != (len(x), learner.net.outputs):
+        raise MethodError(f"`classify` must give (samples, outputs), but gave {tuple(scores.shape)}.")
+    if not _same(learner.predict_proba(x), learner.predict_proba(x)) or differences(before, snapshot(learner)):
+        raise MethodError("Asking for predictions changed the learner.")
+    kept = learner.snapshot()
+    _learn(learner, _stream(), start=1)
+    if not _same(kept.logits(x), scores):
+        raise MethodError(
+            "A snapshot answers otherwise than the learner did. If `classify` looks into memory: asks_memory = True."
+        )
+
+
+def resume_is_exact(make: MakeMethod) -> None:
+    """Stop after any step, load, go on: every record and weight as without stopping."""
+    stream = _stream()
+    for place in range(len(_adaptors(make))):
+        straight = _learner(make(), _adaptors(make)[place])
+        records = _learn(straight, stream)
+        for cut in (1, len(stream) // 2, len(stream) - 1):
+            first = _learner(make(), _adaptors(make)[place])
+            _learn(first, stream[:cut])
+            with tempfile.TemporaryDirectory() as folder:
+                first.save(Path(folder) / "learner")
+                second = Learner.load(Path(folder) / "learner", net=_net(), method=make())
+            again = _learn(second, stream[cut:], start=cut)
+            wrong = differences(snapshot(straight), snapshot(second))
+            if again != records[cut:] or wrong:
+                raise MethodError(
+                    f"Stopped after step {cut} of {len(stream)} and loaded, it goes on otherwise"
+                    f" ({', '.join(wrong[:3]) or 'in its records'})."
+                    " Keep all state in parameters, buffers or submodules made by `__init__` or `prepare`."
+                )
+
+
+def head_can_grow(make: MakeMethod) -> None:
+    """Labels beyond the head's outputs: old logits keep every bit, and learning goes on."""
+    for adaptor in _adaptors(make):
+        learner = _learner(make(), adaptor, outputs=2)
+        _learn(learner, _stream()[:3])
+        x = _stream()[0][0]
+        before = learner.logits(x)
+        learner.grow(5)
+        if not _same(before, learner.logits(x)[:, : before.shape[1]]):
+            raise MethodError("Old logits changed when an output was added.")
+        with tempfile.TemporaryDirectory() as folder:
+            learner.save(Path(folder) / "learner")
+            try:
+                Learner.load(Path(folder) / "learner", net=_net(outputs=2), method=make())
+            except CheckpointError as error:
+                raise MethodError(
+                    f"Saved just after growth it cannot be loaded; widen buffers in `grow`. {error}"
+                ) from None
+        try:
+            _learn(learner, _stream())
+        except (RuntimeError, Warning) as error:  # torch warns of shapes that differ before it refuses them
+            raise MethodError(
+                f"After growth it fails ({error}). Name remembered columns of logits in `logit_columns`, and widen "
+                "buffers with an entry for each output in `grow`."
+            ) from None
+        if learner.logits(x).shape[1] != 5:
+            raise MethodError("`classify` does not know the new outputs.")
+
+
+def odd_batches_are_learned(make: MakeMethod) -> None:
+    """One sample, a memory smaller than a draw, one class only."""
+    for adaptor in _adaptors(make):
+        learner = _learner(make(), adaptor, memory=3)
+        for x, y in _stream():
+            learner.learn(x[:1], y[:1])
+            learner.learn(x, [y[0]] * len(y))
+        if learner.method.rehearses and len(learner.memory) != learner.memory.slots:
+            raise MethodError("A full memory must stay full.")
+
+
+def boundaries_are_welcome(make: MakeMethod) -> None:
+    """Before the first batch, twice in a row, between batches, in inference mode: it must never break learning."""
+    for adaptor in _adaptors(make):
+        learner = _learner(make(), adaptor)
+        learner.boundary()
+        for x, y in _stream():
+            learner.learn(x, y)
+            learner.boundary()
+            with torch.inference_mode():
+                learner.boundary()
+
+
+CHECKS: list[Callable[[MakeMethod], None]] = [
+    settings_are_kept,
+    loss_is_pure,
+    same_seed_same_bits,
+    global_generator_is_left_alone,
+    silent_adaptor_changes_nothing,
+    adaptor_has_something_to_correct,
+    prediction_changes_nothing,
+    resume_is_exact,
+    head_can_grow,
+    odd_batches_are_learned,
+    boundaries_are_welcome,
+]
+
+
+def _net(outputs: int = 4) -> Net:
+    with global_seed(0):
+        return Net(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU()), nn.Linear(8, outputs))
+
+
+def _cba() -> CBA:
+    return CBA(hidden=(8,), every=2, lr=1e-2)
+
+
+def _adaptors(make: MakeMethod) -> list[CBA | None]:
+    """None, and a new CBA if the method can be combined with one."""
+    return [None] if make().no_adaptor else [None, _cba()]
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _learner(method: Method, adaptor: CBA | None, *, outputs: int = 4, memory: int = 8) -> Learner:
+    optimizer = partial(SGD, lr=0.1, momentum=0.5)
+    return Learner(_net(outputs), method, adaptor=adaptor, memory=memory, replay=4, optimizer=optimizer)
+
+
+def _stream() -> list[LabelledBatch]:
+    """Ten batches of five: classes 0 and 1, then 2 and 3."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(4, 6, generator=generator)
+    batches = []
+    for task in (0, 0, 0, 0, 0, 1, 1, 1, 1, 1):
+        y = torch.randint(2, (5,), generator=generator) + 2 * task
+        batches.append((centres[y] + 0.3 * torch.randn(5, 6, generator=generator), y.tolist()))
+    return batches
+
+
+def _learn(learner: Learner, batches: Sequence[LabelledBatch], *, start: int = 0) -> list[StepRecord]:
+    """A boundary comes after the fifth batch of the stream."""
+    records = []
+    for place, (x, y) in enumerate(batches, start):
+        records.append(learner.learn(x, y))
+        if place == 4:
+            learner.boundary()
+    return records
+
+
+def _weights(learner: Learner) -> Tensor:
+    return nn.utils.parameters_to_vector(learner.net.parameters()).detach()
+
+
+def _contents(view: View) -> dict[str, Any]:
+    tensors = {"x": view.x, "y": view.y, "features": view.features, "logits": view.logits, "adapted": view.adapted}
+    return {name: value.detach() for name, value in {**tensors, **view.stored}.items()}
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flat(f"{path}/{name}", inner)
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _flat(f"{path}/{place}", inner)
+    else:
+        yield path, value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) & (a.signbit() == b.signbit())).all())
+    same = a == b
+    return bool(same.all()) if not isinstance(same, bool) else same

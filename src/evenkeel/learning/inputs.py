@@ -1,0 +1,122 @@
+"""What a user hands in, made into tensors: checked first, converted once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenkeel.errors import InputError, SettingsError
+from evenkeel.learning.torch_utils import are_finite
+
+Moments = tuple[Any, Any]  # mean and standard deviation: a number, or one for each channel or feature
+
+
+class InputSpec:
+    """Checks batches against the shape and kind of the first one, and turns stored samples into network input.
+
+    uint8 images stay uint8 until they enter the network, where they are divided by 255; floats are taken as they are.
+    `normalize=(mean, std)` then subtracts and divides, along the first dimension of a sample.
+    """
+
+    def __init__(self, like: Tensor, normalize: Moments | None) -> None:
+        self.normalize = None if normalize is None else (_numbers(normalize[0]), _numbers(normalize[1]))
+        self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
+        self.dtype: torch.dtype | None = None
+        self._like = like  # a weight of the network: its dtype and device
+        self._moments: tuple[Tensor, Tensor] | None = None
+        if self.normalize is not None:
+            mean, std = self.normalize
+            if len(mean) != len(std) or not all(value > 0 for value in std):
+                raise SettingsError("normalize takes (mean, std): two sequences of one length, std above zero.")
+            self._moments = like.detach().new_tensor(mean), like.detach().new_tensor(std)
+
+    def check(self, x: object) -> Tensor:
+        """`x` as a tensor fit to be stored, or an InputError. Changes nothing."""
+        batch = _as_tensor(x)
+        if batch.dim() < 2:
+            raise InputError(
+                f"x must be a batch, (samples, ...), but its shape is {tuple(batch.shape)}. "
+                "For a single sample give x[None]."
+            )
+        if batch.dtype != torch.uint8 and not batch.is_floating_point():
+            kind = str(batch.dtype).removeprefix("torch.")
+            raise InputError(f"x has dtype {kind}; give images as uint8 or features as floating-point numbers.")
+        if batch.is_floating_point():
+            batch = batch.to(self._like.dtype)
+        batch = batch.to(self._like.device)
+        if self.shape is not None and tuple(batch.shape[1:]) != self.shape:
+            raise InputError(f"Samples of this learner have shape {self.shape}, but these have {_sample(batch)}.")
+        if self.dtype is not None and batch.dtype != self.dtype:
+            known, given = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
+            raise InputError(f"This learner was given {known} before, and now {given}; keep to one of them.")
+        if batch.is_floating_point() and not are_finite(batch):
+            bad = (~torch.isfinite(batch)).flatten(1).any(dim=1).nonzero().flatten().tolist()
+            raise InputError(f"x holds NaN or infinite values, in {len(bad)} sample(s), the first at index {bad[0]}.")
+        return batch
+
+    def fits(self, batch: Tensor, forward: Callable[[Tensor], Tensor]) -> None:
+        """Try the first batch on the network. `forward` must change nothing."""
+        if self.normalize is not None and len(self.normalize[0]) not in (1, batch.shape[1]):
+            raise InputError(
+                f"normalize has {len(self.normalize[0])} channels, but samples of shape {_sample(batch)} have "
+                f"{batch.shape[1]}.{_hint(batch)}"
+            )
+        try:
+            forward(self.to_network(batch[:2].clone()))
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            if isinstance(error, SettingsError) and not _hint(batch):
+                raise
+            reason = str(error).splitlines()[0]
+            vectors = " These are vectors; mlp is a network for such." if batch.dim() == 2 else ""
+            raise InputError(
+                f"The network cannot take samples of shape {_sample(batch)}.{vectors}{_hint(batch)} ({reason})"
+            ) from error
+
+    def accept(self, batch: Tensor) -> None:
+        """From now on samples look like these."""
+        self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
+
+    def to_network(self, batch: Tensor) -> Tensor:
+        scale = 255.0 if batch.dtype == torch.uint8 else 1.0
+        if self._moments is None:
+            x = batch.to(self._like.dtype)
+            return x if scale == 1.0 else x.div_(scale)
+        sides = (-1, *[1] * (batch.dim() - 2))
+        mean, std = (scale * values.view(sides) for values in self._moments)
+        return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
+
+
+def _as_tensor(x: object) -> Tensor:
+    if isinstance(x, Tensor):
+        if x.layout != torch.strided:
+            raise InputError(f"x is a {x.layout} tensor; give it as x.to_dense().")
+        return x.detach().clone()  # a copy: the caller may reuse it, and a network may write into its input
+    try:
+        array: np.ndarray[Any, Any] = np.array(x)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"x cannot be made into one array: {error}.") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"x must be an array or a tensor of numbers, but it is {type(x).__name__} of {array.dtype}.")
+    if array.dtype.itemsize > 1 and not (array.dtype.isnative and array.dtype.name in _TORCH_HAS):
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    return torch.from_numpy(array)
+
+
+_TORCH_HAS = ("float16", "float32", "float64", "int16", "int32", "int64")
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.atleast_1d(np.asarray(values)))
+
+
+def _sample(batch: Tensor) -> tuple[int, ...]:
+    return tuple(batch.shape[1:])
+
+
+def _hint(batch: Tensor) -> str:
+    if batch.dim() == 3:
+        return " If they are images without a channel dimension, give x[:, None]."
+    last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)
+    return " Images are (samples, channels, height, width): these look channels-last." if last else ""

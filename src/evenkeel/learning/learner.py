@@ -1,0 +1,302 @@
+"""The learner owns the step: it draws, forwards, corrects, steps and stores; the method says what to minimise."""
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from math import isfinite, nan
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from evenkeel.errors import (
+    CheckpointError,
+    InputError,
+    SettingsError,
+    one_of,
+    whole_number,
+)
+from evenkeel.learning import checkpoint
+from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.augment import Augment
+from evenkeel.learning.classifier import Classifier
+from evenkeel.learning.compatibility import make_cosine, memory_for, require_memory, require_parts
+from evenkeel.learning.hashing import hash_keys
+from evenkeel.learning.inputs import InputSpec, Moments
+from evenkeel.learning.labels import LabelMap, as_labels
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
+from evenkeel.learning.rng import Generators, make_generator, next_seed
+from evenkeel.learning.step import Outcome, Step
+from evenkeel.learning.types import StepRecord
+
+STATISTICS = ("all", "replay")
+
+
+class Learner:
+    """A classifier that learns from a stream, batch by batch, and can be asked at any moment.
+
+    net: any `Net`. method: what to minimise. adaptor: `CBA()` or None. memory: samples, bytes ("8MB") or a `Memory`.
+    replay: samples in a memory draw. optimizer: made over `net.parameters()`, or a function that makes one. augment:
+    applied to every training view. normalize: (mean, std) by channel. classes: fix the labels and their outputs; else
+    they take outputs in order of arrival and the head grows. statistics: whose batches move batch norm's running
+    statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
+
+    >>> from evenkeel.learning.zoo import mlp
+    >>> from evenkeel.learning.methods import ER
+    >>> learner = Learner(mlp(features=4, classes=2), ER(), memory=10)
+    >>> record = learner.learn(torch.ones(2, 4), ["cat", "dog"])
+    >>> learner.classes, record.stored, learner.predict(torch.ones(1, 4)).shape
+    (['cat', 'dog'], 2, (1,))
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        method: Method,
+        *,
+        adaptor: CBA | None = None,
+        memory: int | str | Memory = 500,
+        replay: int = 32,
+        optimizer: Optimizer | MakeOptimizer | None = None,
+        augment: Augment | None = None,
+        normalize: Moments | None = None,
+        classes: Sequence[Hashable] | None = None,
+        statistics: str = "all",
+        seed: int = 0,
+    ) -> None:
+        require_parts(net, method, adaptor, augment)
+        one_of("statistics", statistics, STATISTICS)
+        # A net that comes wholly in evaluation mode (a pretrained one, say) is to be trained all the same, but parts
+        # that were put there on purpose (a frozen backbone, a frozen batch norm) stay.
+        if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
+            net.train()
+        self.net = net
+        self.method = method
+        self.adaptor = adaptor
+        self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
+        require_memory(self.memory, method)
+        self.replay = whole_number("replay", replay, at_least=1)
+        self.augment = augment
+        self.statistics = statistics
+        self.seed = whole_number("seed", seed, at_least=0)
+        self.step = 0  # calls of `learn`
+        self.labels = LabelMap(classes)
+        if len(self.labels.names) > net.outputs:
+            raise SettingsError(
+                f"classes has {len(self.labels.names)} labels, but the head only {net.outputs} outputs."
+            )
+        if statistics == "replay" and method.joint_forward:
+            raise SettingsError(
+                "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
+            )
+        if method.cosine_head:
+            make_cosine(net, method, optimizer)
+        self.optimizer = make_optimizer(optimizer, net)
+        self._inputs = InputSpec(next(net.head.parameters()), normalize)
+        for part in self.memory.parts:
+            part.to_network = self._inputs.to_network
+        self._asked = Classifier(net, method, self.memory, self.labels, self._inputs)
+        self._generators = Generators(self.seed)
+        if adaptor is not None:
+            adaptor.attach(net, self.optimizer, self.seed)
+        method.prepare(net, self._generators["method"])
+        self._step = Step(
+            net=net,
+            method=method,
+            adaptor=adaptor,
+            memory=self.memory,
+            optimizer=self.optimizer,
+            augment=augment,
+            inputs=self._inputs,
+            generators=self._generators,
+            replay=self.replay,
+            statistics=statistics,
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_step" in self.__dict__ and name in Step.__dataclass_fields__:
+            raise AttributeError(f"{name} belongs to the learner for good. Make another learner with another {name}.")
+        super().__setattr__(name, value)
+
+    @property
+    def classes(self) -> list[Hashable]:
+        """The labels known so far, in the order of the head's outputs."""
+        return list(self.labels.names)
+
+    # Learning
+
+    def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
+        """Learn one batch. `key`: what `forget` finds the samples by later, one for each or one for all."""
+        batch, labels = self._inputs.check(x), as_labels(y)
+        if len(batch) == 0:
+            raise InputError("The batch is empty.")
+        if len(batch) != len(labels):
+            raise InputError(f"x has {len(batch)} samples but y has {len(labels)} labels.")
+        keys = hash_keys(key, len(batch)).to(batch.device)
+        new = self.labels.unknown(labels)
+        if self._inputs.shape is None:
+            self._inputs.fits(batch, self._asked.classify)
+            self.memory.require_room(batch)
+            if self.augment is not None:
+                self.augment(batch[:1].clone(), torch.Generator())  # whether it can take such samples at all
+        if len(self.labels.names) + len(new) > self.net.outputs:
+            self.grow(len(self.labels.names) + len(new))
+        self._inputs.accept(batch)
+        self.labels.add(new)
+        rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
+        apart = self.memory.choose_held_out(rows["x"], rows["y"], self._generators["memory"])
+        try:
+            outcomes = self._train({name: column[~apart] for name, column in rows.items()})
+        except BaseException:
+            self.labels.drop(new)  # what was not learned must not be predicted
+            raise
+        if self.memory.held is not None and bool(apart.any()):
+            self.memory.held.insert({name: column[apart] for name, column in rows.items()}, self._generators["memory"])
+        self.step += 1
+        outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
+        return StepRecord(
+            step=self.step,
+            samples=len(batch),
+            updates=len(outcomes),
+            loss=fmean(outcome.loss for outcome in outcomes) if outcomes else None,
+            outer_loss=fmean(outer) if outer else None,
+            replayed=sum(outcome.replayed for outcome in outcomes),
+            stored=sum(map(len, self.memory.parts)),
+            seen=sum(part.seen for part in self.memory.parts),
+            classes=len(self.labels.names),
+        )
+
+    def _train(self, rows: Mapping[str, Tensor]) -> list[Outcome]:
+        """The updates for what is not held out of a batch; then it is stored."""
+        if not len(rows["y"]):
+            return []
+        with torch.inference_mode(False), torch.enable_grad():
+            outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.method.repeats)]
+        columns = self._step.remembered(outcomes[0].new)  # as it was before any update had seen these samples
+        if self.method.rehearses:
+            self.memory.insert({**rows, **columns}, self._generators["memory"])
+        return outcomes
+
+    def boundary(self) -> None:
+        """Tell the learner that a task ended. Most methods do not care; one with `needs_boundaries` learns its first
+        task for ever unless it is told.
+        """
+        with torch.inference_mode(False), torch.enable_grad():
+            self.method.boundary(self.net, self.memory)
+        if self.adaptor is not None:
+            self.adaptor.boundary()
+
+    def forget(self, key: Hashable) -> int:
+        """Remove from memory all samples learned with this key; returns how many there were.
+
+        What the weights learned from them stays; nothing here can undo that.
+        """
+        return self.memory.remove(key)
+
+    def grow(self, outputs: int) -> None:
+        """Make room for `outputs` classes: in the head, in each net the method holds, in the adaptor, in stored logits.
+
+        `learn` does it when a label finds no free output. The logits there were keep every bit.
+        """
+        self.net.require_growable(outputs)
+        seed = next_seed(self._generators["grow"])
+        for new, old in self.net.grow(outputs, seed):
+            for group in self.optimizer.param_groups:
+                if any(weight is old for weight in group["params"]):
+                    group["params"].append(new)
+        for part in self.method.modules():
+            if isinstance(part, Net) and part.outputs < outputs:  # not the net itself, if the method keeps it
+                part.grow(outputs, seed)
+        self.method.grow(outputs)
+        for name in self.method.logit_columns:
+            self.memory.widen(name, outputs)
+        if self.adaptor is not None:
+            self.adaptor.grow(outputs)
+
+    # Asking
+
+    def logits(self, x: object) -> Tensor:
+        """(n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
+        return self._asked.logits(x)
+
+    def predict_proba(self, x: object) -> NDArray[np.float64]:
+        """(n, classes) probabilities, in the order of `classes`."""
+        return self._asked.predict_proba(x)
+
+    def predict(self, x: object) -> NDArray[Any]:
+        """The most likely label of each sample, among the labels known. Changes nothing; the adaptor is not used."""
+        return self._asked.predict(x)
+
+    def snapshot(self) -> Classifier:
+        """A copy of what can be asked, which stays as it is while this learner goes on, and may be asked meanwhile."""
+        return self._asked.snapshot()
+
+    def alignment(self, x: object, y: object) -> tuple[float, float, float] | None:
+        """Gradient alignment on a batch that might be learned next (Theorem 1 of the CBA paper). Changes nothing.
+
+        The cosine between the gradients of the training loss, with the adaptor, and of the memory loss, without it; and
+        their norms. None while the memory is empty, where a label is new, or where a gradient is zero.
+        """
+        batch, labels = self._inputs.check(x), as_labels(y)
+        if not len(self.memory) or any(label not in self.labels for label in labels):
+            return None
+        generator = make_generator(self.seed, f"alignment {self.step}")
+        with torch.inference_mode(False), torch.enable_grad():
+            training, memory = self._step.gradients(batch, self.labels.outputs(labels).to(batch.device), generator)
+        norms = float(training.norm()), float(memory.norm())
+        cosine = float(training @ memory) / (norms[0] * norms[1]) if all(norms) else nan
+        return (cosine, *norms) if isfinite(cosine) else None
+
+    # Stopping and going on
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, so that `load` goes on bit for bit. Safe to be killed at any moment."""
+        checkpoint.write(path, *self.state())
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything there is to this learner: facts as JSON, and nested dicts of tensors (not copied)."""
+        facts = {
+            **checkpoint.facts_of(self._step),
+            "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
+            "labels": self.labels.state(),
+            "step": self.step,
+        }
+        return facts, checkpoint.tensors_of(self._step)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        net: Net | None = None,
+        method: Method | None = None,
+        adaptor: CBA | None = None,
+        memory: Memory | None = None,
+        optimizer: Optimizer | MakeOptimizer | None = None,
+        augment: Augment | None = None,
+        labels: Sequence[Hashable] | None = None,
+    ) -> "Learner":
+        """The learner of a checkpoint, to go on bit for bit on the same kind of machine and number of threads.
+
+        Parts of this library are built again from the file. What is your own code must be given anew, as it was at the
+        start: `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of odd types.
+        """
+        facts, tensors = checkpoint.read(path)
+        parts = checkpoint.rebuild_parts(
+            facts, net=net, method=method, adaptor=adaptor, memory=memory, optimizer=optimizer, augment=augment
+        )
+        learner = cls(**parts, **facts["settings"])
+        learner.labels = learner._asked.labels = LabelMap.from_state(facts["labels"], labels)
+        learner.step = facts["step"]
+        try:
+            checkpoint.fill(learner._step, facts, tensors)
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().replace("\n\t", " ")
+            raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error
+        return learner

@@ -1,0 +1,44 @@
+"""The methods, by the names that configs use."""
+
+from evenkeel.learning.methods.base import Method, cross_entropy
+from evenkeel.learning.methods.bic import BiC
+from evenkeel.learning.methods.bounds import Finetune, Joint
+from evenkeel.learning.methods.clser import CLSER
+from evenkeel.learning.methods.derpp import DERpp
+from evenkeel.learning.methods.er import ER
+from evenkeel.learning.methods.er_ace import ERACE
+from evenkeel.learning.methods.icarl import ICaRL
+from evenkeel.learning.methods.lucir import LUCIR
+from evenkeel.learning.methods.rar import RAR
+from evenkeel.learning.methods.ss_il import SSIL
+
+METHODS: dict[str, type[Method]] = {
+    "er": ER,
+    "derpp": DERpp,
+    "clser": CLSER,
+    "rar": RAR,
+    "er_ace": ERACE,
+    "ss_il": SSIL,
+    "icarl": ICaRL,
+    "lucir": LUCIR,
+    "bic": BiC,
+    "finetune": Finetune,
+    "joint": Joint,
+}
+
+__all__ = [
+    "CLSER",
+    "ER",
+    "ERACE",
+    "LUCIR",
+    "METHODS",
+    "RAR",
+    "SSIL",
+    "BiC",
+    "DERpp",
+    "Finetune",
+    "ICaRL",
+    "Joint",
+    "Method",
+    "cross_entropy",
+]

@@ -1,0 +1,46 @@
+"""What memory holds, as features: class means, and the order in which samples stand for their class."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.nets import PREDICT_BATCH, Net
+from evenkeel.learning.torch_utils import evaluating
+
+
+@torch.no_grad()
+def features_of(net: Net, memory: Memory) -> Tensor:
+    """(len(memory), features) of every stored sample, in evaluation mode and without augmentation."""
+    with evaluating(net):
+        rows = torch.arange(len(memory), device=memory.column("y").device)
+        return torch.cat([net.features(memory.samples(part).x) for part in rows.split(PREDICT_BATCH)])
+
+
+def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """(classes, features) the plain mean of each class's rows, and (classes,) which classes these are."""
+    classes, place, counts = y.unique(return_inverse=True, return_counts=True)
+    sums = features.new_zeros(len(classes), features.shape[1]).index_add_(0, place, features)
+    return sums / counts[:, None], classes
+
+
+def herding(features: Tensor) -> Tensor:
+    """(n,) rows in the order in which their running mean stays closest to the mean of all (Welling 2009)."""
+    mean, total = features.mean(dim=0), torch.zeros_like(features[0])
+    left = torch.ones(len(features), dtype=torch.bool, device=features.device)
+    order = []
+    for count in range(1, len(features) + 1):
+        distance = (mean - (total + features) / count).norm(dim=1)
+        best = distance.masked_fill(~left, torch.inf).argmin()
+        total = total + features[best]
+        left[best] = False
+        order.append(best)
+    return torch.stack(order)
+
+
+def herd(memory: Memory, features: Tensor) -> None:
+    """Let the samples of each class leave memory in the reverse order of herding, so that its mean stays."""
+    features, y = F.normalize(features, dim=1), memory.column("y")
+    for label in y.unique():
+        rows = (y == label).nonzero().flatten()
+        memory.prefer(rows[herding(features[rows])])

@@ -1,0 +1,107 @@
+"""BiC: bias correction."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evenkeel.errors import SettingsError, above_zero, fraction
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods._exemplars import features_of
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, distillation, joined, leave_out
+from evenkeel.learning.nets import Net
+from evenkeel.learning.types import View
+
+RIDGE = 1e-2  # pull toward no correction, in the loss of the fit; a few separable samples would have none else
+
+
+class BiC(Distilling):
+    """BiC (Wu et al. 2019): distillation while a task is learned, and a linear correction of its logits at its end.
+
+    (1 - lambda) CE + lambda KL(teacher || net) at a temperature, CE over the seen classes, KL over the old ones, each a
+    mean over new and replayed samples; lambda = old / (old + new classes), or 0 while a task brings no new class. At a
+    boundary, scale and shift of the logits of the newest task's classes are fitted by cross-entropy on samples that
+    were held out: a share of the stream, and of the memory, is never trained on. A correction stays with its classes
+    for good, in training, in the teacher and in prediction, so that answers between boundaries are corrected too.
+
+    The original holds out some exemplars and as many samples of the finished task, which it reads again. Strictly in
+    one pass, each sample is held out by chance as it arrives, into a balanced part of the memory; where the data come
+    in several passes, the same samples every time.
+    """
+
+    title = "BiC"
+    scale: Tensor  # (outputs,)
+    shift: Tensor  # (outputs,)
+
+    def __init__(self, *, temperature: float = 2.0, held_out: float = 0.1) -> None:
+        super().__init__()
+        self.temperature = above_zero("temperature", temperature)
+        self.held_out = fraction("held_out", held_out)
+        if not held_out:
+            raise SettingsError("held_out=0: BiC has nothing to fit its correction on; hold out 0.1, say.")
+
+    def prepare(self, net: Net, generator: torch.Generator) -> None:
+        super().prepare(net, generator)
+        like = next(net.head.parameters())
+        self.register_buffer("scale", torch.ones(net.outputs, dtype=like.dtype, device=like.device))
+        self.register_buffer("shift", torch.zeros(net.outputs, dtype=like.dtype, device=like.device))
+
+    def grow(self, outputs: int) -> None:
+        super().grow(outputs)
+        more = (0, outputs - len(self.scale))
+        self.scale, self.shift = F.pad(self.scale, more, value=1.0), F.pad(self.shift, more)
+
+    def corrected(self, logits: Tensor) -> Tensor:
+        return logits * self.scale + self.shift
+
+    def taught(self, x: Tensor) -> Tensor:
+        return self.corrected(self.teacher(x))
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        views, task_of = [new, *old], self.task_of_with(new.y)
+        adapted = leave_out(self.corrected(joined(views, "adapted")), task_of == UNSEEN)
+        loss = F.cross_entropy(adapted, joined(views, "y"))
+        is_old, is_new = self.old_and_new(task_of)
+        if not bool(is_old.any()):
+            return loss
+        weight = int(is_old.sum()) / int((is_old | is_new).sum())
+        logits, told = self.corrected(joined(views, "logits")), joined(views, "teacher")
+        return (1 - weight) * loss + weight * distillation(logits[:, is_old], told[:, is_old], self.temperature)
+
+    def query_loss(self, old: Sequence[View]) -> Tensor:
+        return torch.stack([F.cross_entropy(self.corrected(view.logits), view.y) for view in old]).mean()
+
+    def boundary(self, net: Net, memory: Memory) -> None:
+        is_old, is_new = self.old_and_new(self.task_of)
+        if memory.held is not None and len(memory.held) and bool(is_old.any()):
+            with torch.no_grad():
+                logits = self.corrected(net.head(features_of(net, memory.held)))
+            scale, shift = fitted(leave_out(logits, self.task_of == UNSEEN), memory.held.column("y"), is_new)
+            self.scale = torch.where(is_new, scale, self.scale)
+            self.shift = torch.where(is_new, shift, self.shift)
+        super().boundary(net, memory)
+
+    def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
+        return self.corrected(net(x))
+
+
+def fitted(logits: Tensor, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    """Scale and shift of the outputs in `which` with the lowest cross-entropy: convex, so there is one answer."""
+    found = logits.new_tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    none = found.detach().clone()
+    logits = logits.double()
+    optimizer = torch.optim.LBFGS(
+        [found], max_iter=100, tolerance_grad=1e-10, tolerance_change=1e-12, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        corrected = torch.where(which, logits * found[0] + found[1], logits)
+        loss = F.cross_entropy(corrected, y) + RIDGE * (found - none).square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    scale, shift = found.detach()
+    return scale, shift

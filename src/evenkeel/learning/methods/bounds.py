@@ -1,0 +1,40 @@
+"""Bounds: what forgetting costs at most, and what there would be to learn without a stream."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from evenkeel.errors import whole_number
+from evenkeel.learning.methods.base import Method, cross_entropy
+from evenkeel.learning.types import View
+
+
+class Finetune(Method):
+    """Lower bound: CE(new), no memory. One pass is all it takes, as there is nothing in it to read twice."""
+
+    title = "Finetune (lower bound)"
+    bound = "lower"
+    rehearses = False
+    no_adaptor = "it keeps no memory, and without old samples CBA has nothing to learn from"
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return cross_entropy(new)
+
+
+class Joint(Finetune):
+    """Upper bound: CE(new), with no memory, on the samples of all tasks mixed: i.i.d. in one pass, or in `epochs`.
+
+    A run gives it a stream of its own, shuffled over all tasks and cut into as many parts of one size, so that the
+    tests are those of the other methods. It is no method for a stream: a learner that is handed batches in another
+    order learns them in that order.
+    """
+
+    title = "Joint (upper bound)"
+    bound = "upper"
+
+    def __init__(self, *, epochs: int = 1) -> None:
+        super().__init__()
+        self.epochs = whole_number("epochs", epochs, at_least=1)
+        self.mixed_passes = self.epochs
+        passes = "one pass" if self.epochs == 1 else f"{self.epochs} passes"
+        self.title = f"Joint, {passes} (upper bound)"

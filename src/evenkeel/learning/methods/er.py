@@ -1,0 +1,26 @@
+"""Experience Replay."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from evenkeel.learning.methods.base import Method, cross_entropy
+from evenkeel.learning.types import View
+
+
+class ER(Method):
+    """Experience Replay (Chaudhry et al. 2019; Riemer et al. 2019): CE(new) + CE(memory), a sum of two means.
+
+    New and old samples pass the net one after the other, each with batch statistics of its own, as in the released
+    CBA code; `joint_forward=True` sends them through together.
+    """
+
+    def __init__(self, *, joint_forward: bool = False) -> None:
+        super().__init__()
+        self.joint_forward = joint_forward
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        loss = cross_entropy(new)
+        for view in old:
+            loss = loss + cross_entropy(view)
+        return loss

@@ -1,0 +1,74 @@
+"""iCaRL: incremental classifier and representation learning."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods._exemplars import class_means, features_of, herd
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, joined
+from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import version
+from evenkeel.learning.types import View
+
+
+class ICaRL(Distilling):
+    """iCaRL (Rebuffi et al. 2017): binary cross-entropies for the features, the nearest class mean to predict.
+
+    The loss is the mean, over samples and seen classes, of the binary cross-entropy between sigmoid(logit) and a
+    target: for classes of earlier tasks the teacher's sigmoid, for those of the present one 1 for the label, else 0.
+    (The label of an incoming sample is 1 in any case: in a blurry stream it may be of an old class.) Prediction is by
+    the nearest class mean, over L2-normalised features of what memory holds; until it holds something, by the head.
+
+    The original reads a task again at its end, to choose exemplars by herding. Strictly in one pass, memory takes an
+    equal share of each class as the stream goes; at a boundary herding puts what it holds in order, and when a class
+    must make room for later ones, those last in that order leave first.
+    """
+
+    title = "iCaRL"
+    asks_memory = True
+    no_adaptor = (
+        "it predicts by the nearest class mean, while CBA trains the head to predict without bias, and the head has no "
+        "say here"
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._means: tuple[object, Tensor, Tensor] | None = None  # of which net and memory, means, their classes
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        views, task_of = [new, *old], self.task_of_with(new.y)
+        logits = joined(views, "logits")
+        target = F.one_hot(joined(views, "y"), len(task_of)).to(logits.dtype)
+        is_old, _ = self.old_and_new(task_of)
+        if bool(is_old.any()):
+            told = torch.where(is_old, joined(views, "teacher").sigmoid(), target)
+            told[: len(new.y)] = torch.maximum(told[: len(new.y)], target[: len(new.y)])
+            target = told
+        seen = task_of != UNSEEN
+        return F.binary_cross_entropy_with_logits(logits[:, seen], target[:, seen])
+
+    def boundary(self, net: Net, memory: Memory) -> None:
+        if len(memory):
+            herd(memory, features_of(net, memory))
+        super().boundary(net, memory)
+
+    def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
+        if not len(memory):
+            logits: Tensor = net(x)
+            return logits
+        means, classes = self.class_means(net, memory)
+        distance = torch.cdist(F.normalize(net.features(x), dim=1), means)
+        scores = distance.new_full((len(x), net.outputs), torch.finfo(distance.dtype).min)
+        scores[:, classes] = -distance.square()
+        return scores
+
+    def class_means(self, net: Net, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Computed anew only when the net or the memory changed."""
+        now = (version(net), id(memory), memory.version)
+        if self._means is None or self._means[0] != now:
+            features = F.normalize(features_of(net, memory), dim=1)
+            self._means = (now, *class_means(features, memory.column("y")))
+        return self._means[1:]

@@ -1,0 +1,164 @@
+"""Networks: a backbone that gives features, and a head that turns them into logits. Any modules will do."""
+
+import copy
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evenkeel.errors import SettingsError, nearest
+from evenkeel.learning.heads import CosineHead, GrowingHead
+from evenkeel.learning.registry import Recipe
+from evenkeel.learning.torch_utils import tensor_version
+
+PREDICT_BATCH = 128  # samples forwarded at once outside a step: the fastest on a conv net, see benchmarks/run_cost.py
+
+
+class Net(nn.Module):
+    """A backbone and a head, both as they come.
+
+    >>> net = Net(nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> net(torch.zeros(2, 3, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, backbone: nn.Module, head: nn.Module, *, recipe: Recipe | None = None) -> None:
+        super().__init__()
+        if not all(isinstance(getattr(head, name, None), int) for name in ("in_features", "out_features")):
+            raise SettingsError(
+                f"The head is a {type(head).__name__}; it must be an nn.Linear, or a module with integer "
+                "`in_features` and `out_features` that maps (n, in_features) to (n, out_features)."
+            )
+        self.backbone = backbone
+        self.head = head
+        self.recipe = recipe  # how to build this net again; None for a user's own modules
+        self.growth: list[int] = []  # outputs after each growth, so that a checkpoint can grow a new net alike
+        self._cut: _Cut | None = None
+
+    @classmethod
+    def split(cls, model: nn.Module, head: str = "fc") -> "Net":
+        """Cut a whole classifier at its last linear layer, the submodule called `head` ("fc", "classifier.1", ...).
+
+        `model` itself is not changed, and shares its parameters with the net: it sees what the net learns, up to the
+        first new output, or until a method makes the head one of cosines.
+
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> x = torch.ones(2, 4)
+        >>> bool((Net.split(model, head="2")(x) == model(x)).all())
+        True
+        """
+        linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and name]
+        if head not in linear:
+            choices = ", ".join(map(repr, linear[-5:])) or "none at all"
+            raise SettingsError(
+                f"head={head!r} is not a linear layer of this {type(model).__name__}. Its last linear layers: "
+                f"{choices}.{nearest(head, linear)}"
+            )
+        cut = _Cut()
+        net = cls(_replace(model, head.split("."), cut), model.get_submodule(head))
+        net._cut = cut
+        return net
+
+    @property
+    def outputs(self) -> int:
+        width = self.head.out_features
+        assert isinstance(width, int)
+        return width
+
+    def features(self, x: Tensor) -> Tensor:
+        """(n, in_features of the head)"""
+        out = self.backbone(x)
+        if isinstance(out, Mapping):  # Hugging Face models answer with a mapping
+            out = out.get("logits")
+        if self._cut is not None and not torch.compiler.is_compiling() and not self._cut.passed_on(out):
+            raise SettingsError(
+                "The model does something after its head (a softmax, say), so it cannot be cut there. "
+                "Give the two parts instead: Net(backbone, head)."
+            )
+        if not isinstance(out, Tensor) or len(out) != len(x):
+            given = f"{len(out)} rows" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            raise SettingsError(
+                f"The backbone must give a tensor with a row for each of {len(x)} samples, not {given}."
+            )
+        features: Tensor = out.flatten(1)
+        if features.shape[1] != self.head.in_features:
+            raise SettingsError(
+                f"The backbone gives {features.shape[1]} features for each sample, "
+                f"but the head takes {self.head.in_features}."
+            )
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+    @property
+    def cosine_scale(self) -> nn.Parameter | None:
+        """The learned factor of a cosine head; None where the head is another."""
+        head = self.head.parts[0] if isinstance(self.head, GrowingHead) else self.head
+        return head.scale if isinstance(head, CosineHead) else None
+
+    def make_cosine(self, scale: float = 10.0) -> None:
+        """Let a cosine head take the place of a linear one, with its rows. Before an optimizer is made of them."""
+        if self.cosine_scale is not None:
+            return
+        if not isinstance(self.head, nn.Linear):
+            raise SettingsError(
+                f"The head is a {type(self.head).__name__}; only an nn.Linear can be made a cosine head. "
+                "Build the net as Net(backbone, CosineHead(features, classes))."
+            )
+        self.head = CosineHead.of(self.head, scale=scale)
+
+    def require_growable(self, outputs: int) -> None:
+        if outputs <= self.outputs:
+            raise SettingsError(f"The head has {self.outputs} outputs already; it cannot be made {outputs}.")
+        if not isinstance(self.head, nn.Linear | CosineHead | GrowingHead):
+            raise SettingsError(
+                f"The head has {self.outputs} outputs and a new class needs one more, but a "
+                f"{type(self.head).__name__} cannot grow; nn.Linear and CosineHead can. Build it with enough outputs."
+            )
+
+    def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        """Widen the head to `outputs`. The logits there were keep every bit.
+
+        Returns the new parameters, if any, each with the old one whose part it takes (weight or bias).
+        """
+        self.require_growable(outputs)
+        if isinstance(self.head, nn.Linear | CosineHead):
+            self.head = GrowingHead(self.head)
+        assert isinstance(self.head, GrowingHead)
+        self.growth.append(outputs)
+        return self.head.grow(outputs, seed)
+
+
+class _Cut(nn.Module):
+    """Stands where the head was. Knows what it passed on last, so that Net can tell whether anything came after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: weakref.ref[Tensor] | None = None
+        self._version = 0
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            self._passed, self._version = weakref.ref(features), tensor_version(features)
+        return features
+
+    def passed_on(self, out: object) -> bool:
+        """Whether `out` is what came by here last, and was not written into since."""
+        last = None if self._passed is None else self._passed()
+        return last is not None and last is out and tensor_version(last) == self._version
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_passed": None}  # a weak reference cannot be pickled
+
+
+def _replace(module: nn.Module, path: Sequence[str], new: nn.Module) -> nn.Module:
+    """`module` with `new` at `path`: new containers along the path, everything else shared."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    name, rest = path[0], path[1:]
+    twin._modules[name] = _replace(module.get_submodule(name), rest, new) if rest else new
+    return twin

@@ -1,0 +1,205 @@
+"""One update: forward the new batch and memory draws, train the adaptor where due, step the network."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from evenkeel.errors import DivergenceError, MethodError, SettingsError
+from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.augment import Augment
+from evenkeel.learning.inputs import InputSpec
+from evenkeel.learning.memory import OWN_COLUMNS, Memory
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.rng import Generators, global_seed, next_seed
+from evenkeel.learning.torch_utils import are_finite, running_statistics, scratch_buffers
+from evenkeel.learning.types import Draw, View
+
+
+@dataclass(frozen=True)
+class Outcome:
+    new: View  # the incoming batch as it was seen in this update, before the optimizer's step
+    loss: float
+    outer_loss: float | None
+    replayed: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """The parts that take part in an update. Call it with a batch and its outputs."""
+
+    net: Net
+    method: Method
+    adaptor: CBA | None
+    memory: Memory
+    optimizer: Optimizer
+    augment: Augment | None
+    inputs: InputSpec
+    generators: Generators
+    replay: int
+    statistics: str
+
+    def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
+        before = self._before()
+        with global_seed(next_seed(self.generators["net"]), batch.device):
+            try:
+                outcome, jointly = self._gradients(batch, y, before)
+            except BaseException:  # whatever it is, nothing may count a batch that was not learned
+                _put_back(before)
+                raise
+            self.optimizer.step()
+            if self.adaptor is not None:
+                self.adaptor.after_step(learned=jointly)
+            self.method.after_step(self.net)
+        return outcome
+
+    @torch.no_grad()
+    def _before(self) -> list[tuple[Tensor, Tensor]]:
+        """What changes before it is known whether a batch can be learned, with its values now.
+
+        Running statistics, and what a method's `before_step` may write: the head, and its own buffers.
+        """
+        mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
+        return [(each, each.clone()) for each in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+
+    def _gradients(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> tuple[Outcome, bool]:
+        """Everything up to the optimizer's step; and whether the adaptor has gradients, too."""
+        augment = self.generators["augment"]
+        draws = self._training_draws(batch, y, self.generators["draw"], augment)
+        self.method.before_step(self.net, draws[0])
+        groups = self._forward(draws)
+        for view in groups:
+            _require_finite("A logit", view.logits)
+        # An input of 1e30 may overflow a running variance, though every logit is finite.
+        _require_finite("A running statistic", *(now for now, then in before if are_finite(then)))
+
+        outer_loss, jointly, query = None, False, list[View]()
+        if self.adaptor is not None:
+            due = self.adaptor.due(y, self.memory)
+            jointly = due and self.adaptor.joint
+            if due and self.adaptor.uses_query:
+                query = self._query(self.generators["query"], with_gradient=jointly)
+            if due and not jointly:
+                outer_loss = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
+            groups = [replace(view, adapted=self.adaptor.correct(view.logits, learning=jointly)) for view in groups]
+
+        new, *old = groups
+        loss = self.method.loss(new, old)
+        if jointly and query:
+            loss = loss + self.method.query_loss(query)
+        _require_finite("The loss", loss)
+        if not loss.requires_grad:
+            raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
+        self.net.zero_grad()
+        if jointly and self.adaptor is not None:
+            self.adaptor.g.zero_grad()
+        loss.backward()
+        gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
+        _require_finite("A gradient", torch.stack(gradients))
+        return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old)), jointly
+
+    def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
+        return self.inputs.to_network(batch if self.augment is None else self.augment(batch, generator))
+
+    def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
+        """The incoming batch, and as many memory draws as the method wants."""
+        new = Draw(self._view_of(batch.clone(), augment), y)  # the batch itself is stored later, untouched
+        old = range(self.method.draws if len(self.memory) else 0)
+        return [
+            self._recalled(new) if self.method.recalls_new else new,
+            *(self._recalled(self._draw(draw, augment)) for _ in old),
+        ]
+
+    def _draw(self, draw: torch.Generator, augment: torch.Generator) -> Draw:
+        columns = self.memory.draw(self.replay, draw)
+        return Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
+
+    @torch.no_grad()
+    def _recalled(self, draw: Draw) -> Draw:
+        return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
+
+    def remembered(self, view: View) -> dict[str, Tensor]:
+        """What the method wants stored with the samples of `view`, held to its contract."""
+        columns = {name: column.detach() for name, column in self.method.remember(view).items()}
+        known = self.memory.extra_columns
+        if known is not None and columns.keys() != known:
+            raise MethodError(f"`remember` must always give the same columns: {sorted(known)}, not {sorted(columns)}.")
+        for name, column in columns.items():
+            if name in OWN_COLUMNS:
+                raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
+            if len(column) != len(view.y):
+                raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
+        return columns
+
+    def gradients(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Of the training loss with the adaptor, and of the memory loss without it, by the net's weights, flat.
+
+        They are those of a step that might be next, with views and draws of `generator`. Changes nothing.
+        """
+        before = self._before()
+        try:
+            with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
+                draws = self._training_draws(batch, y, generator, generator)
+                self.method.before_step(self.net, draws[0])
+                groups = self._forward(draws)
+                if self.adaptor is not None:
+                    groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
+                training = self.method.loss(groups[0], groups[1:])
+            memory = self.method.query_loss(self._query(generator, with_gradient=True))
+            weights = [weight for weight in self.net.parameters() if weight.requires_grad]
+            by_weight = (
+                torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+                for loss in (training, memory)
+            )
+            first, second = (torch.cat([each.flatten() for each in parts]) for parts in by_weight)
+        finally:
+            _put_back(before)
+        return first, second
+
+    def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
+        """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""
+        device = self.memory.column("y").device
+        with (
+            global_seed(next_seed(generator), device),
+            scratch_buffers(self.net),
+            torch.set_grad_enabled(with_gradient),
+        ):
+            return [self._joint(self._draw(generator, generator))[0] for _ in range(max(1, self.method.draws))]
+
+    def _forward(self, draws: Sequence[Draw]) -> list[View]:
+        """New first, then old, each with batch statistics of its own, unless the method wants them as one."""
+        if self.method.joint_forward:
+            return self._joint(*draws)
+        with scratch_buffers(self.net) if self.statistics == "replay" else nullcontext():
+            views = self._joint(draws[0])
+        for draw in draws[1:]:
+            views += self._joint(draw)
+        return views
+
+    def _joint(self, *draws: Draw) -> list[View]:
+        """One forward of all the draws, cut up again. Without an adaptor `adapted` is `logits` itself."""
+        sizes = [len(draw.y) for draw in draws]
+        x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
+        with running_statistics(self.net) if len(x) == 1 else nullcontext():
+            features = self.net.features(x)
+            logits: Tensor = self.net.head(features)
+        parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
+        return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
+
+
+@torch.no_grad()
+def _put_back(before: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for each, value in before:
+        each.copy_(value)
+
+
+def _require_finite(name: str, *values: Tensor) -> None:
+    if not are_finite(*values):
+        raise DivergenceError(
+            f"{name} is no longer a finite number. The network is as it was before this update; a lower learning rate "
+            "or normalised inputs may help."
+        )

@@ -1,0 +1,120 @@
+"""Networks ready to use, with PyTorch's default initialisation from a seed of their own."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from evenkeel.errors import whole_number
+from evenkeel.learning.nets import Net
+from evenkeel.learning.rng import derive, global_seed
+
+
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            conv = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        return F.relu(self.norm2(self.conv2(out)) + self.shortcut(x), inplace=True)
+
+
+class _Images(nn.Sequential):
+    """Convolutions in channels_last, which is the faster layout on a CPU (a row of benchmarks/step_cost.py).
+
+    Not for very narrow ones: torch 2.13 corrupts the heap in the backward of a 1x1 convolution with stride 2 and fewer
+    than 8 channels in that layout.
+    """
+
+    def __init__(self, *layers: nn.Module, width: int) -> None:
+        super().__init__(*layers)
+        self.layout = torch.channels_last if width >= 16 else torch.contiguous_format
+        for weight in self.parameters():
+            if weight.dim() == 4:
+                weight.data = weight.data.contiguous(memory_format=self.layout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.contiguous(memory_format=self.layout)
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0) -> Net:
+    """CIFAR-style ResNet-18: 3x3 stem, no max-pool. Width 64 is the CBA paper's, 20 the slim one of the literature.
+
+    >>> sum(p.numel() for p in resnet18(classes=10).parameters())
+    11173962
+    """
+    whole_number("width", width, at_least=1)
+    with global_seed(derive(seed, "net")):
+        layers: list[nn.Module] = [
+            nn.Conv2d(channels, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+        ]
+        inputs = width
+        for stage, stride in enumerate((1, 2, 2, 2)):
+            outputs = width * 2**stage
+            layers += [_Block(inputs, outputs, stride), _Block(outputs, outputs, 1)]
+            inputs = outputs
+        backbone = _Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=width)
+        head = nn.Linear(inputs, classes)
+    settings = {"classes": classes, "width": width, "channels": channels, "seed": seed}
+    return Net(backbone, head, recipe={"name": "resnet18", "settings": settings})
+
+
+def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) -> Net:
+    """Two convolutions with batch norm, for images from 8x8 to 28x28.
+
+    >>> convnet(classes=10)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
+    whole_number("width", width, at_least=1)
+    with global_seed(derive(seed, "net")):
+        backbone = _Images(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(inplace=True),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            width=width,
+        )
+        head = nn.Linear(8 * width, classes)
+    settings = {"classes": classes, "channels": channels, "width": width, "seed": seed}
+    return Net(backbone, head, recipe={"name": "convnet", "settings": settings})
+
+
+def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: int = 0) -> Net:
+    """Linear layers with ReLU, for feature vectors (or small images, flattened).
+
+    >>> mlp(features=384, classes=150)(torch.zeros(2, 384)).shape
+    torch.Size([2, 150])
+    """
+    for units in hidden:
+        whole_number("hidden", units, at_least=1)
+    with global_seed(derive(seed, "net")):
+        layers: list[nn.Module] = [nn.Flatten()]
+        inputs = features
+        for units in hidden:
+            layers += [nn.Linear(inputs, units), nn.ReLU(inplace=True)]
+            inputs = units
+        head = nn.Linear(inputs, classes)
+    settings = {"features": features, "classes": classes, "hidden": list(hidden), "seed": seed}
+    return Net(nn.Sequential(*layers), head, recipe={"name": "mlp", "settings": settings})
+
+
+NETS: dict[str, Callable[..., Net]] = {"resnet18": resnet18, "convnet": convnet, "mlp": mlp}

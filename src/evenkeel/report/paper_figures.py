@@ -1,0 +1,252 @@
+"""Figures of the CBA paper from runs of one's own, each as one HTML page and, beside it, its pictures as SVG."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import ascii_lowercase
+
+import numpy as np
+
+from evenkeel.errors import RunError, one_of
+from evenkeel.report import comparison, sections
+from evenkeel.report.elements import Charts, Note, PageBlock, PageCell, PageRow, PageTable, Section, number
+from evenkeel.report.order_figures import ORDER, Orders, class_set
+from evenkeel.report.page import render, save
+from evenkeel.report.scene import Array, Scene, scenes
+from evenkeel.results.groups import Estimate, Group, key_of
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
+
+MEANS = "Mean ± half of the 95% interval over seeds, in percent"
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    name: str  # in the paper
+    title: str
+    show: Callable[[Scene], PageBlock]
+    from_curve: bool = False  # needs points of the anytime curve
+    compares: tuple[str, ...] = ()  # settings of the scenario, in which runs of other figures must agree
+
+
+def write_figure(name: str, runs: Sequence[Results], path: Path) -> None:
+    """Draw the paper's figure `name` (see `FIGURES`) from `runs` in one HTML file at `path`.
+
+    Beside figure4.html goes figure4.svg, and beside figure3.html go figure3a.svg, figure3b.svg and figure3c.svg.
+    """
+    one_of("figure", name, FIGURES)
+    figure = FIGURES[name]
+    block = figure.show(_scene(figure, runs))
+    save(render(f"{figure.name}: {figure.title}", [block]), path, "figure")
+    found = [part for section in block.sections for part in section.parts if isinstance(part, Charts)]
+    charts = [chart for part in found for chart in part.charts]
+    for place, chart in enumerate(charts):
+        letter = _letter(place) if len(charts) > 1 else ""
+        save(chart.svg, path.with_name(f"{path.stem}{letter}.svg"), "figure")
+
+
+def _scene(figure: PaperFigure, runs: Sequence[Results]) -> Scene:
+    """All the runs, or an error that says why the figure cannot be drawn from them."""
+    found = scenes(runs, apart_from=figure.compares)
+    if not found:
+        raise RunError(f"There is nothing to draw {figure.name} from: no runs were given.")
+    if len(found) > 1:
+        names = [comparison.title(scene, full=True) for scene in found]
+        told = "; ".join(dict.fromkeys(names))
+        told += ", which differ in the data itself" if len(set(names)) < len(names) else ""
+        raise RunError(f"{figure.name} is of one data set and scenario, and these runs are of {len(found)}: {told}.")
+    (scene,) = found
+    if not scene.finished:
+        raise RunError(f"There is nothing to draw {figure.name} from yet: none of these runs is finished.")
+    bare = [f"{run.label}, seed {run.seed}" for run in scene.runs if run.ended and not run.anytime]
+    if figure.from_curve and bare:
+        raise RunError(
+            f"{figure.name} is drawn from the anytime curve, which these runs do not have: {'; '.join(bare)}. "
+            "Run them with evaluation.every=5, or another number of steps above 0."
+        )
+    return scene
+
+
+def first_task(scene: Scene) -> PageBlock:
+    """Figure 1: what is learned later changes the first task's accuracy, though its labels are as rare either way."""
+    scene = orders = Orders(scene.runs)
+    if not orders.changed:
+        raise RunError(
+            "Figure 1 compares two orders of the tasks, and these runs all have the same one: "
+            "set scenario.tasks or scenario.order otherwise in some of them."
+        )
+    if 0 in orders.changed:
+        found = " or ".join(sorted({class_set(run, 0) for run in scene.runs}))
+        raise RunError(f"Figure 1 follows the first task, which must be the same in all runs; here it is {found}.")
+    classes, places = class_set(scene.first, 0), [str(place + 1) for place in orders.changed]
+    said = (
+        f"Accuracy on the classes of the first task, {classes}, while later ones are learned, in orders that differ in "
+        f"tasks {comparison.listed(places)}; {_seeds(scene)}."
+    )
+    charts = sections.anytime_curves(
+        scene,
+        lambda point: point.accuracy[0],
+        "Accuracy on the first task over the stream",
+        f"Accuracy on the test samples of {classes}, where the outputs of all classes compete",
+    )
+
+    def at_ends(run: Results) -> Array:
+        last = {point.task: point.accuracy[0] for point in run.anytime}
+        return np.array([last.get(task, np.nan) for task in range(scene.tasks)])
+
+    caption = f"The last point of each curve within each task. {MEANS}."
+    table = _by_group(
+        scene,
+        caption,
+        scene.task_names,
+        at_ends,
+        pairs=orders.swaps,
+        difference="difference to the first order, paired by seed",
+        key=lambda run: run.seed,
+    )
+    return _block(scene, [said], Section("Accuracy on the first task", [*_some(charts), *table]))
+
+
+def recency(scene: Scene) -> PageBlock:
+    """Figure 3: which task and which class the test samples are taken for in the end."""
+    runs = [run for group in scene.finished.values() for run in group.runs]
+    final = [run.finished_tasks[-1] for run in runs if run.finished_tasks]
+    shares, matrices = sections.predictions(scene), sections.confusions(scene)
+    if len(final) < len(runs) or not all(test.predicted for test in final) or shares is None or matrices is None:
+        raise RunError(
+            "Figure 3 shows which task the predictions fall on: its runs must have test data, and more than one task, "
+            "each with classes of its own."
+        )
+    said = (
+        "After the last task: how many of the test samples are taken for each task, beside the share that each really "
+        f"has, and where the samples of each class end up; {_seeds(scene)}."
+    )
+
+    def predicted(run: Results) -> Array:
+        return np.array(run.finished_tasks[-1].predicted)
+
+    fair = PageRow("fair share", [PageCell(f"{share:.1f}") for share in sections.fair_shares(scene, final)])
+    caption = f"Share of the predictions by task. {MEANS}."
+    change = "change by CBA, paired by seed"  # a share should be fair, not high
+    table = _by_group(scene, caption, scene.task_names, predicted, difference=change, below=[fair])
+    (charts,) = (part for part in matrices.parts if isinstance(part, Charts))
+    letters = [f"({_letter(place)})" for place in range(1, len(charts.charts) + 1)]
+    lettered = [
+        replace(chart, title=f"{letter} {chart.title}") for letter, chart in zip(letters, charts.charts, strict=True)
+    ]
+    return _block(
+        scene,
+        [said],
+        Section(f"(a) {shares.title}", [*shares.parts, *table]),
+        Section(
+            f"{comparison.listed(letters)} {matrices.title}",
+            [replace(charts, charts=lettered), *_between_tasks(scene)],
+        ),
+    )
+
+
+def _between_tasks(scene: Scene) -> list[PageTable]:
+    """The confusion matrices in numbers, task by task: class by class they may be hundreds of columns wide."""
+    tables = []
+    for group in scene.finished.values():
+        found = []
+        for run in group.runs:
+            counts = np.array(run.finished_tasks[-1].confusion, dtype=np.float64)
+            tasks = [task["classes"] for task in run.started.tasks]
+            summed = np.array([[counts[np.ix_(true, taken)].sum() for taken in tasks] for true in tasks])
+            found.append(100 * summed / np.maximum(summed.sum(axis=1, keepdims=True), 1))
+        rows = [
+            PageRow(name, [PageCell(f"{share:.1f}") for share in shares])
+            for name, shares in zip(scene.task_names, np.mean(found, axis=0), strict=True)
+        ]
+        caption = (
+            f"{group.label}: percent of the test samples of each task (rows) that were taken for each task (columns), "
+            "mean over seeds."
+        )
+        tables.append(PageTable(caption, ["", *scene.task_names], rows, folded=len(rows) > 10))
+    return tables
+
+
+def average_accuracy(scene: Scene) -> PageBlock:
+    """Figure 4: the whole way, and not only where it ends."""
+    said = f"Average accuracy on the tasks seen so far, all through the training; {_seeds(scene)}."
+
+    def areas(run: Results) -> Array:
+        by_task = [sections.area(run, task) for task in range(scene.tasks)]
+        return np.array([*by_task, MEASURES["acc_auc"].of(run)], dtype=np.float64)  # None becomes nan
+
+    caption = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {MEANS}."
+    table = _by_group(scene, caption, [*scene.task_names, "whole stream"], areas)
+    formula = Note(
+        "The paper's formula is a sum, points times the steps between them: about this mean times all steps."
+    )
+    findings = comparison.findings(scene, ["acc_auc"]) if scene.pairs else []
+    charts = _some(sections.anytime_curves(scene))
+    return _block(scene, [said, *findings], Section("Average accuracy over the stream", [*charts, *table, formula]))
+
+
+def _block(scene: Scene, said: list[str], *shown: Section) -> PageBlock:
+    """With what it takes to repeat the runs."""
+    title = comparison.title(scene, full=False)
+    return PageBlock(title, said, comparison.facts(scene), [*shown, comparison.every_run(scene)])
+
+
+def _by_group(
+    scene: Scene,
+    caption: str,
+    columns: Sequence[str],
+    of: Callable[[Results], Array],
+    *,
+    pairs: Sequence[tuple[Group, Group]] | None = None,
+    difference: str = comparison.PAIRED,
+    key: Callable[[Results], Hashable] = key_of,
+    below: Sequence[PageRow] = (),
+) -> list[PageTable]:
+    """Groups as rows; under the second of each pair, the difference between runs of the same `key`."""
+
+    def row(head: str, values: Sequence[Array], *, signed: bool = False) -> PageRow:
+        by_column = np.array(values).reshape(-1, len(columns)).T
+        found = [Estimate.of(column[~np.isnan(column)].tolist()) for column in by_column]
+        return PageRow(
+            head, [PageCell(number(each, signed=signed, expected=len(values))) for each in found], gain=signed
+        )
+
+    rows = []
+    for group in scene.finished.values():
+        rows.append(row(group.label, [of(run) for run in group.runs]))
+        for first, second in scene.pairs if pairs is None else pairs:
+            if second.label == group.label:
+                before = {key(run): of(run) for run in first.runs}
+                both = [run for run in second.runs if key(run) in before]
+                rows.append(row(difference, [of(run) - before[key(run)] for run in both], signed=True))
+    return PageTable(caption, ["", *columns], [*rows, *below]).split()
+
+
+def _seeds(scene: Scene) -> str:
+    """'mean over 5 seeds'"""
+    counts = [len(group.runs) for group in scene.finished.values()]
+    least, most = min(counts), max(counts)
+    if most == 1:
+        return "a single seed"
+    return f"mean over {most} seeds" if least == most else f"mean over {least} to {most} seeds"
+
+
+def _some(charts: Charts | None) -> list[Charts]:
+    return [] if charts is None else [charts]
+
+
+def _letter(place: int) -> str:
+    return ascii_lowercase[place] if place < len(ascii_lowercase) else str(place + 1)
+
+
+FIGURES: dict[str, PaperFigure] = {
+    "figure1": PaperFigure(
+        "Figure 1",
+        "accuracy on the first task, by the order of later ones",
+        first_task,
+        from_curve=True,
+        compares=ORDER,
+    ),
+    "figure3": PaperFigure("Figure 3", "what test samples are taken for", recency),
+    "figure4": PaperFigure("Figure 4", "accuracy all through the training", average_accuracy, from_curve=True),
+}

@@ -1,0 +1,153 @@
+"""The measures of a run, by name: each with its title, its formula and which way is better."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from evenkeel.results import metrics
+from evenkeel.results.records import Results
+
+
+@dataclass(frozen=True)
+class Measure:
+    title: str
+    higher_is_better: bool | None  # None where neither is: where a share should be fair, say
+    formula: str
+    of: Callable[[Results], float | None]  # None where the run has no such thing
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
+
+
+def _matrix(scores: str = "accuracy") -> Callable[[Results], metrics.Matrix | None]:
+    """The whole accuracy matrix, if all tasks are finished."""
+
+    def of(run: Results) -> metrics.Matrix | None:
+        r = run.matrix(scores)
+        return r if len(r) and len(r) == len(run.started.tasks) else None
+
+    return of
+
+
+def _points(run: Results) -> list[float] | None:
+    return [point.mean for point in run.anytime] or None
+
+
+def _area_sum(run: Results) -> float | None:
+    points, interval = _points(run), run.started.config["evaluation"]["every"]
+    return None if points is None else metrics.area_sum(points, interval)
+
+
+def _forward_transfer(run: Results) -> float | None:
+    r, untrained = _matrix()(run), [test.accuracy for test in run.tested if test.task == -1]
+    return metrics.forward_transfer(r, untrained[0]) if r is not None and untrained else None
+
+
+def _worst_case(run: Results) -> float | None:
+    r = _matrix()(run)
+    if r is None or not run.anytime:
+        return None
+    return metrics.worst_case_accuracy([p.accuracy for p in run.anytime], [p.task for p in run.anytime], r)
+
+
+def _recency_bias(run: Results) -> float | None:
+    last = run.finished_tasks[-1] if _matrix()(run) is not None else None
+    return metrics.recency_bias(last.predicted) if last and last.predicted else None
+
+
+def _forgetting_of_classes(run: Results) -> float | None:
+    tests = run.finished_tasks if _matrix()(run) is not None else []
+    return metrics.forgetting_before_end(np.array([test.recall for test in tests])) if tests else None
+
+
+def _prequential(run: Results) -> float | None:
+    told = [(step.correct, step.samples) for step in run.steps if step.correct is not None]
+    return metrics.prequential_accuracy(*zip(*told, strict=True)) if told else None
+
+
+Given = TypeVar("Given")
+
+
+def _measure(
+    title: str,
+    measure: Callable[..., object],
+    of: Callable[[Results], float | None],
+    *,
+    lower: bool | None = False,
+    scored: str = "",
+) -> Measure:
+    """With the formula that the docstring of `measure` begins with."""
+    formula = (measure.__doc__ or "").strip().splitlines()[0]
+    return Measure(title, None if lower is None else not lower, f"{formula}{scored}", of)
+
+
+def _over(
+    title: str,
+    measure: Callable[[Given], float],
+    given: Callable[[Results], Given | None],
+    *,
+    lower: bool = False,
+    scored: str = "",
+) -> Measure:
+    """`measure` of what `given` takes from a run, where there is such a thing."""
+
+    def of(run: Results) -> float | None:
+        found = given(run)
+        return None if found is None else measure(found)
+
+    return _measure(title, measure, of, lower=lower, scored=scored)
+
+
+MEASURES: dict[str, Measure] = {
+    "acc": _over("ACC", metrics.average_accuracy, _matrix()),
+    "fm": _over("FM", metrics.forgetting, _matrix(), lower=True),
+    "acc_auc": _over("ACC_AUC", metrics.area_under_curve, _points),
+    "learning_accuracy": _over("learning accuracy", metrics.learning_accuracy, _matrix()),
+    "acc_seen": _over(
+        "ACC, seen classes",
+        metrics.average_accuracy,
+        _matrix("seen"),
+        scored="; only outputs of classes seen so far compete",
+    ),
+    "acc_task_il": _over(
+        "ACC, task-IL",
+        metrics.average_accuracy,
+        _matrix("masked"),
+        scored="; only outputs of the sample's own task compete",
+    ),
+    "acc_triangle": _over("ACC, whole triangle", metrics.triangle_accuracy, _matrix()),
+    "aia": _over("average incremental accuracy", metrics.average_incremental_accuracy, _matrix()),
+    "fm_over_all": _over("FM, over all T (CBA paper)", metrics.forgetting_over_all, _matrix(), lower=True),
+    "fm_since_learned": _over("FM, first minus last", metrics.forgetting_since_learned, _matrix(), lower=True),
+    "fm_classes": _measure(
+        "FM, by class before the end (i-Blurry)",
+        metrics.forgetting_before_end,
+        _forgetting_of_classes,
+        lower=True,
+        scored="; R holds the recall of each class",
+    ),
+    "fm_but_newest_two": _over(
+        "FM, but the newest two (LibContinual)", metrics.forgetting_but_newest_two, _matrix(), lower=True
+    ),
+    "bwt": _over("BWT", metrics.backward_transfer, _matrix()),
+    "fwt": _measure("FWT", metrics.forward_transfer, _forward_transfer),
+    "wc_acc": _measure("worst-case accuracy", metrics.worst_case_accuracy, _worst_case),
+    "recency_bias": _measure(
+        "recency bias",
+        metrics.recency_bias,
+        _recency_bias,
+        lower=None,
+        scored="; fair is the share of that task's test samples, 100/T for tasks of one size",
+    ),
+    "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
+    "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
+}
+
+
+def summarise(run: Results) -> dict[str, float | None]:
+    """All measures of one run."""
+    return {name: measure.of(run) for name, measure in MEASURES.items()}

@@ -1,0 +1,39 @@
+"""The table of measures: a row for each group of runs, and one for what CBA gains."""
+
+from collections.abc import Sequence
+
+from evenkeel.results.groups import Group, gain, groups, pairs
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
+from evenkeel.results.table import Cell, ResultTable, Shown, signed
+
+HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
+
+
+def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> ResultTable:
+    """Means and intervals by group, and what CBA gains, paired by seed."""
+    found = groups(runs)
+    seeds = sorted({len(group.runs) for group in found})
+    counted = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]} seeds"
+    interval = ", mean ± half of the 95% interval" if seeds[-1] > 1 else ""
+    homes = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in found]
+    several = len(set(homes)) > 1  # numbers on other data must not look comparable
+    gains = {with_.setting: (without, with_) for without, with_ in pairs(found)}
+    rows, bold = list[list[Cell]](), set[int]()
+    for home, group in zip(homes, found, strict=True):
+        where: list[Cell] = [home] * several
+        unfinished = sum(run.ended is None for run in group.runs)
+        label = group.label + (f" ({unfinished} unfinished)" if unfinished else "")
+        rows.append([*where, label, *(group.estimate(name) for name in names)])
+        if group.setting in gains:
+            bold.add(len(rows))
+            label_of_gain = Shown(f"{group.label}: gain by CBA, paired", "  gain by CBA, paired")
+            rows.append([*where, label_of_gain, *(signed(gain(name, *gains[group.setting])) for name in names)])
+    headings = [f"{MEASURES[name].title}{MEASURES[name].arrow}" for name in names]
+    title = f"In percent, {counted}{interval}"
+    return ResultTable(title, ["on"] * several + ["", *headings], rows, bold=frozenset(bold))
+
+
+def _scenario(group: Group) -> str:
+    scenario = group.runs[0].started.config["scenario"]
+    return str(scenario["name"]) if scenario else "own stream"

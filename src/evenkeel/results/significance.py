@@ -1,0 +1,209 @@
+"""Two sides compared, run by run: paired differences, tests of them, and a correction for testing many times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import fmean, stdev
+
+from evenkeel.errors import RunError
+from evenkeel.results.groups import Estimate, Group, gain, groups, pairs
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
+from evenkeel.results.table import Cell, ResultTable, Shown, signed
+
+LEVEL = 0.05  # below it a corrected p has a star
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure of two groups, over the finished runs that both have: of one seed and one stream."""
+
+    runs: str  # which groups these are
+    measure: str
+    n: int  # pairs
+    a: float | None  # mean of the runs in pairs
+    b: float | None
+    difference: Estimate | None  # b - a
+    t: float | None  # p of the paired t-test; None where it has nothing to go by
+    wilcoxon: float | None
+    t_corrected: float | None = None
+    wilcoxon_corrected: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """By the t-test, which the interval goes with: from few pairs Wilcoxon's test cannot tell."""
+        return self.t_corrected is not None and self.t_corrected < LEVEL
+
+    @property
+    def verdict(self) -> str:
+        if self.n < 2:
+            return f"{self.n or 'no'} run{'s' * (self.n != 1)} in common, no test"
+        if not self.significant or self.difference is None:
+            return ""
+        higher = MEASURES[self.measure].higher_is_better
+        if higher is None:
+            return "* they differ"
+        return f"* {'B' if (self.difference.mean > 0) == higher else 'A'} is better"
+
+
+def compare(sides: Sequence[tuple[Group, Group]], names: Sequence[str]) -> list[Comparison]:
+    """Each measure of each pair of groups; p values are corrected over all of them, for each test by itself."""
+    found = [_comparison(name, a, b) for a, b in sides for name in names]
+    t, wilcoxon = holm([row.t for row in found]), holm([row.wilcoxon for row in found])
+    return [
+        replace(row, t_corrected=first, wilcoxon_corrected=second)
+        for row, first, second in zip(found, t, wilcoxon, strict=True)
+    ]
+
+
+def _comparison(name: str, a: Group, b: Group) -> Comparison:
+    label = a.label if a.label == b.label else f"{a.label} against {b.label}"
+    one, other = a.values(name), b.values(name)
+    if a.runs[0].started.data != b.runs[0].started.data:
+        other = {}  # equal seeds on other data are no pair
+    common = sorted(one.keys() & other.keys())
+    if not common:
+        return Comparison(label, name, 0, None, None, None, None, None)
+    # Rounded, so that what is equal but for the last bits of a float counts as equal.
+    differences = [round(other[key] - one[key], 9) for key in common]
+    return Comparison(
+        label,
+        name,
+        len(common),
+        fmean(one[key] for key in common),
+        fmean(other[key] for key in common),
+        gain(name, a, b),
+        paired_t(differences),
+        signed_rank(differences),
+    )
+
+
+def paired_t(differences: Sequence[float]) -> float | None:
+    """p of Student's paired t-test, two-sided.
+
+    None for fewer than two pairs, and where all differ by the same amount: without spread there is no t, and a p of 0
+    would feign certainty.
+    """
+    from scipy.stats import t as student  # here, because it is slow to import
+
+    n = len(differences)
+    if n < 2:
+        return None
+    if not any(differences):
+        return 1.0
+    spread = stdev(differences)
+    return float(2 * student.sf(abs(fmean(differences)) * sqrt(n) / spread, n - 1)) if spread else None
+
+
+def signed_rank(differences: Sequence[float]) -> float | None:
+    """p of Wilcoxon's signed-rank test, two-sided; None for fewer than two pairs.
+
+    Exact for any number of pairs and with ties, where scipy's depends on its version: the ways to give signs to the
+    ranks are counted by the sum of those above zero. Pairs without a difference are left out, as Wilcoxon did.
+    """
+    from scipy.stats import rankdata  # here, because it is slow to import
+
+    if len(differences) < 2:
+        return None
+    moved = [each for each in differences if each]
+    ranks: list[int] = [int(2 * rank) for rank in rankdata([abs(each) for each in moved])]  # doubled: ties share a half
+    upward = sum(rank for rank, each in zip(ranks, moved, strict=True) if each > 0)
+    smaller = min(upward, sum(ranks) - upward)
+    ways = [1] + [0] * smaller  # by sum, as far as it matters
+    for rank in ranks:
+        ways = [count + (ways[total - rank] if total >= rank else 0) for total, count in enumerate(ways)]
+    return min(1.0, 2 * sum(ways) / (1 << len(ranks)))
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p values corrected for their number by Holm's method; those that are None do not count.
+
+    >>> holm([0.01, None, 0.25, 0.02])
+    [0.03, None, 0.25, 0.04]
+    """
+    corrected: list[float | None] = [None] * len(values)
+    ordered = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    highest = 0.0
+    for rank, (p, place) in enumerate(ordered):
+        highest = max(highest, min(1.0, p * (len(ordered) - rank)))
+        corrected[place] = highest
+    return corrected
+
+
+def side_by_side(
+    a: Sequence[Results], b: Sequence[Results], names: Sequence[str], *, called: tuple[str, str] = ("first", "second")
+) -> ResultTable:
+    """Groups of `a` against those of `b` with equal settings, or else the same label; if each has one only, these."""
+    first, second = groups(a), groups(b)
+    by_setting, by_label = ({getattr(group, by): group for group in second} for by in ("setting", "label"))
+    matches = [(group, by_setting.get(group.setting) or by_label.get(group.label)) for group in first]
+    sides = [(one, other) for one, other in matches if other is not None]
+    if len(first) == len(second) == 1:
+        sides = [(first[0], second[0])]
+    if not sides:
+        raise RunError(
+            f"Nothing to compare: no method is on both sides. {called[0]!r} has {_listed(first)}; "
+            f"{called[1]!r} has {_listed(second)}. Give folders with one method each to compare two methods."
+        )
+    matched = {id(group) for pair in sides for group in pair}
+    notes = []
+    for name, side in zip("AB", (first, second), strict=True):
+        if alone := [group for group in side if id(group) not in matched]:
+            notes.append(f"Only in {name}: {_listed(alone)}.")
+    return _sheet(sides, names, called, notes)
+
+
+def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
+    """Each method without CBA against the same with it."""
+    found = groups(runs)
+    sides = pairs(found)
+    if not sides:
+        raise RunError(
+            f"Nothing to compare: no two of these differ in CBA alone: {_listed(found)}. "
+            "Give two folders to compare what is in one with what is in the other."
+        )
+    return _sheet(sides, names, ("without CBA", "with CBA"), [])
+
+
+def _listed(found: Sequence[Group]) -> str:
+    return ", ".join(group.label for group in found)
+
+
+def _sheet(
+    sides: Sequence[tuple[Group, Group]], names: Sequence[str], called: tuple[str, str], notes: Sequence[str]
+) -> ResultTable:
+    rows = compare(sides, names)
+    explained = [
+        "n: finished runs of one seed and stream on both sides; means are over these. p: of the paired t-test and of "
+        f"Wilcoxon's; Holm: the same, corrected for all tests of its kind in this table. *: Holm (t) is below {LEVEL}.",
+        f"With n pairs Wilcoxon's p cannot be below 2^(1-n): with fewer than 6 it is never below {LEVEL}.",
+    ]
+    if any(row.t is None and row.n > 1 for row in rows):
+        explained.append("No t-test where all pairs differ by the same amount: its t is not defined.")
+    return ResultTable(
+        title=f"A: {called[0]}, B: {called[1]}; in percent, paired difference ± half of its 95% interval",
+        columns=[
+            *("runs", "measure", "n", "A", "B", "B - A"),
+            *("p (t)", "Holm (t)", "p (Wilcoxon)", "Holm (Wilcoxon)", "verdict"),
+        ],
+        rows=[_cells(row) for row in rows],
+        notes=[*explained, *notes],
+    )
+
+
+def _cells(row: Comparison) -> list[Cell]:
+    measure = MEASURES[row.measure]
+    return [
+        row.runs,
+        Shown(row.measure, f"{measure.title}{measure.arrow}"),
+        row.n,
+        row.a,
+        row.b,
+        signed(row.difference),
+        *map(_p, (row.t, row.t_corrected, row.wilcoxon, row.wilcoxon_corrected)),
+        row.verdict,
+    ]
+
+
+def _p(value: float | None) -> Cell:
+    return None if value is None else Shown(value, "<0.001" if value < 0.001 else f"{value:.3f}")

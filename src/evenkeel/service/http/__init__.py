@@ -1,0 +1,1 @@
+"""The service over HTTP: routes, requests, responses, keys, limits, and the dashboard."""

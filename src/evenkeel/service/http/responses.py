@@ -1,0 +1,69 @@
+"""How routes answer: a result, or a sentence with a status."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+
+from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError
+from evenkeel.service.examples import FullError, NothingLearnedError
+from evenkeel.service.http.schemas import Problem
+from evenkeel.service.store.journal import JournalError
+from evenkeel.service.store.queries import ConflictError, UnknownError
+
+T = TypeVar("T")
+STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first that fits
+    (UnknownError, 404),
+    (ConflictError, 409),
+    (NothingLearnedError, 409),
+    (FullError, 429),
+    (JournalError, 503),
+    (DivergenceError, 503),
+    (CheckpointError, 503),
+    (EvenkeelError, 422),
+]
+
+
+async def done(future: "Future[T]") -> T:
+    """What another thread makes."""
+    return await asyncio.wrap_future(future)
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    return Response(to_json(content), status, media_type="application/json")
+
+
+def answers(model: Any, *others: int, ok: int = 200) -> dict[str, Any]:
+    """For the OpenAPI document: what a route gives, and the statuses of its errors beside the usual ones."""
+    codes = (400, 401, 403, 408, 413, 422, 503, *others)
+    good: dict[str, Any] = {} if model is None else {"model": model}
+    return {"status_code": ok, "responses": {ok: good, **{code: {"model": Problem} for code in codes}}}
+
+
+def handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(EvenkeelError)
+    async def ours(_: Request, error: EvenkeelError) -> Response:
+        code = next(code for kind, code in STATUS if isinstance(error, kind))
+        headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError) else None
+        return JSONResponse({"error": str(error)}, code, headers)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(ValidationError)
+    async def invalid(_: Request, error: ValidationError) -> Response:
+        return JSONResponse({"error": _faults(error)}, 422)
+
+
+def _faults(error: ValidationError) -> str:
+    """The first few as one sentence each."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, fault['loc'])) or 'The body'}: {fault['msg']}." for fault in found[:3]]
+    more = f" There are {len(found) - 3} more faults." if len(found) > 3 else ""
+    return " ".join(told) + more

@@ -1,0 +1,66 @@
+"""The service on a socket."""
+
+import gc
+import ipaddress
+import socket
+import sys
+from contextlib import suppress
+
+import uvicorn
+
+from evenkeel.errors import SettingsError
+from evenkeel.service.http.app import make_app
+from evenkeel.service.http.limits import PatientProtocol
+from evenkeel.service.service import Service
+from evenkeel.service.store.keys import Keyring, read_keys
+
+SWITCH = 0.001  # seconds until a thread that computes lets another one have its turn: requests must not wait for it
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_keys(service_keys: object, host: str) -> None:
+    if not service_keys and not is_loopback(host):
+        raise SettingsError(
+            f"The address {host} can be reached from other machines, and there are no keys: anyone could teach this "
+            "model. Start it on 127.0.0.1 to make its folder, then make a key: `evenkeel keys add MODEL_DIR NAME "
+            "--scope learn`."
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=512)
+    except OSError as error:
+        raise SettingsError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
+
+
+def run(service: Service, listening: socket.socket, host: str) -> None:
+    """Until a signal says otherwise."""
+    keyring = Keyring(service.model_folder.keys, open_without=is_loopback(host))
+    require_keys(read_keys(service.model_folder.keys), host)
+    sys.setswitchinterval(SWITCH)
+    limits = service.config.limits
+    protocol = type("Protocol", (PatientProtocol,), {"seconds": limits.seconds})
+    config = uvicorn.Config(
+        make_app(service, keyring),
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=int(limits.seconds) or 1,
+        timeout_graceful_shutdown=10,
+        limit_concurrency=1_000,
+    )
+    gc.freeze()  # what is loaded by now stays; looking through all of it again and again would hold requests up
+    with suppress(KeyboardInterrupt):  # uvicorn raises it anew when all is closed
+        uvicorn.Server(config).run(sockets=[listening])

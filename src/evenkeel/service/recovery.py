@@ -1,0 +1,89 @@
+"""How a folder is opened: the learner it holds, or a new one."""
+
+import json
+import sqlite3
+from functools import partial
+
+import numpy as np
+
+from evenkeel.config.build import make_learner
+from evenkeel.config.loading import differences
+from evenkeel.errors import CheckpointError, RunError, SettingsError
+from evenkeel.learning.learner import Learner
+from evenkeel.service.config import ServiceConfig
+from evenkeel.service.store import queries, versions
+from evenkeel.service.store.counters import Counters
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.journal import Journal
+from evenkeel.service.worker.pipe import Published
+
+
+def current(
+    model_folder: ModelFolder, config: ServiceConfig, journal: Journal, rollback: int | None
+) -> tuple[Published, Counters]:
+    """The version to go on from, or an earlier one that is made the current one."""
+    _require_same_learner(model_folder, config, journal)
+    number = journal.do(partial(queries.value, name="current"))
+    if rollback is None:
+        learner, counters = versions.load(model_folder, number)
+    else:
+        _, counters = versions.load(model_folder, rollback)
+        counters.learned = _learned(journal, counters)
+        keep = config.checkpoints.keep
+        learner, made = versions.go_back(model_folder, journal, counters, rollback, learned=number, keep=keep)
+        number = made.number
+    _delete_orphans(model_folder, journal)
+    return Published.of(learner, number), counters
+
+
+def _learned(journal: Journal, counters: Counters) -> int:
+    """All that was accepted and does not wait: what was learned since an earlier version was learned, and is gone."""
+
+    def count(db: sqlite3.Connection) -> int:
+        accepted, withdrawn = (int(queries.value(db, name)) for name in ("accepted", "withdrawn"))
+        return accepted - withdrawn - queries.waiting(db)[0] - counters.refused
+
+    return journal.do(count)
+
+
+def newest_readable(model_folder: ModelFolder, failure: str) -> Published:
+    """What can answer where the journal is of no use."""
+    for number in reversed(model_folder.versions()):
+        try:
+            return Published.of(versions.load(model_folder, number)[0], number)
+        except CheckpointError:
+            continue
+    raise RunError(f"{failure} No version in {str(model_folder.path)!r} can be read either.")
+
+
+def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
+    """A new one is made where there is none."""
+    before = journal.do(partial(queries.value, name="learner"))
+    now = config.determining()
+    if before is None:
+        versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints.keep)
+        journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
+        return
+    found = differences(json.loads(before), now)
+    if found:
+        where, was, is_ = found[0]
+        raise SettingsError(
+            f"{where} is {was!r} in {str(model_folder.path)!r} and {is_!r} in the config. A learner keeps what it is "
+            "made of; only limits, batches and checkpoints may change. For another, make another folder."
+        )
+
+
+def _delete_orphans(model_folder: ModelFolder, journal: Journal) -> None:
+    """Files of versions that were not noted any more when the process was killed."""
+    model_folder.delete_partial()
+    known = {version.number for version in journal.do(queries.versions)}
+    for number in model_folder.versions():
+        if number not in known:
+            model_folder.version(number).unlink()
+
+
+def fresh(config: ServiceConfig) -> Learner:
+    learner = make_learner(config, config.input.sample, config.classes)
+    kind = np.float32 if config.input.size is None else np.uint8
+    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # whether its net can take such samples at all
+    return learner

@@ -1,0 +1,122 @@
+"""What a service counts. It lies in the checkpoint beside the learner, so that after a crash it is counted the same."""
+
+import time
+from collections import deque
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evenkeel.learning.learner import Learner
+
+RECENT = 1_000  # examples that "lately" means, for accuracies
+NEWEST = 500  # examples whose classes count as the newest, for the recency bias
+MEASURED = 256  # samples of memory that are asked for it
+POINTS = 1_000  # of the history
+
+
+@dataclass
+class Counters:
+    learned: int = 0
+    refused: int = 0  # accepted, but the update they led to was not finite
+    tested: int = 0  # predicted before they were learned
+    right: int = 0
+    counts: dict[Hashable, int] = field(default_factory=dict)  # learned examples of each label
+    tested_lately: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+    newest: deque[Hashable] = field(default_factory=lambda: deque(maxlen=NEWEST))
+    history: list[dict[str, Any]] = field(default_factory=list)  # for the dashboard: nothing depends on it
+
+    def test(self, learner: Learner, x: object, labels: Sequence[Hashable]) -> None:
+        """Predict what is about to be learned."""
+        if not learner.classes:
+            return
+        right = [bool(answer == label) for answer, label in zip(learner.predict(x).tolist(), labels, strict=True)]
+        self.tested += len(right)
+        self.right += sum(right)
+        self.tested_lately.extend(right)
+
+    def count(self, labels: Sequence[Hashable]) -> None:
+        self.learned += len(labels)
+        self.newest.extend(labels)
+        for label in labels:
+            self.counts[label] = self.counts.get(label, 0) + 1
+
+    def add_point(self, **values: Any) -> None:
+        self.history.append({"time": time.time(), "learned": self.learned, **values})
+        if len(self.history) > POINTS:  # the past at half the resolution, again and again
+            self.history = self.history[: POINTS // 2 : 2] + self.history[POINTS // 2 :]
+
+    def state(self) -> dict[str, Any]:
+        """As JSON. Labels are text or numbers here, so pairs keep what a JSON object would make text."""
+        return {
+            "learned": self.learned,
+            "refused": self.refused,
+            "tested": self.tested,
+            "right": self.right,
+            "counts": [[label, count] for label, count in self.counts.items()],
+            "tested_lately": [int(right) for right in self.tested_lately],
+            "newest": list(self.newest),
+            "history": self.history,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Counters":
+        return cls(
+            learned=state["learned"],
+            refused=state["refused"],
+            tested=state["tested"],
+            right=state["right"],
+            counts=dict(state["counts"]),
+            tested_lately=deque(map(bool, state["tested_lately"]), maxlen=RECENT),
+            newest=deque(state["newest"], maxlen=NEWEST),
+            history=state["history"],
+        )
+
+
+class Rate:
+    """Examples a second, over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=10_000)
+
+    def add(self, count: int) -> None:
+        self._counts.append((time.monotonic(), count))
+
+    @property
+    def rate(self) -> float:
+        since = time.monotonic() - 10
+        return sum(count for moment, count in list(self._counts) if moment > since) / 10
+
+
+def percent_right(right: Collection[bool]) -> float | None:
+    """In percent; None of nothing."""
+    right = list(right)  # at once: another thread may be adding to it
+    return 100 * sum(right) / len(right) if right else None
+
+
+def stored(learner: Learner) -> dict[Hashable, int]:
+    """Samples of each label in memory."""
+    counts = torch.zeros(len(learner.classes), dtype=torch.int64)
+    for part in learner.memory.parts:
+        if len(part):
+            counts += torch.bincount(part.column("y").cpu(), minlength=len(counts))
+    return dict(zip(learner.classes, counts.tolist(), strict=True))
+
+
+def memory_recency_bias(learner: Learner, newest: Sequence[Hashable]) -> float | None:
+    """100 * the share of memory's samples of older classes that are taken for one of the newest classes.
+
+    The newest classes are those among the last 500 examples learned. None where memory has no older class. Memory is
+    trained on, so this is a lower bound: an alarm, not an exam.
+    """
+    if not len(learner.memory) or not newest:
+        return None
+    new = torch.tensor([label in set(newest) for label in learner.classes])
+    y: Tensor = learner.memory.column("y").cpu()
+    older = (~new[y]).nonzero().flatten()[:MEASURED]
+    if not len(older):
+        return None
+    taken = learner.logits(learner.memory.column("x")[older])[:, : len(new)].argmax(dim=1).cpu()
+    return 100 * float(new[taken].double().mean())

@@ -1,0 +1,121 @@
+"""What was asked and answered, kept so that it can be labelled later.
+
+It lies in a database of its own, which is not flushed with each answer: a kill loses nothing of it, a power cut perhaps
+the last few, and then their labels are refused with a sentence. It is written by whoever answers: that takes a tenth of
+a millisecond, and handing it to a thread would take several times as long.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.service.store.journal import JournalError, open_database, truncate_log
+
+PATIENCE = 0.1  # seconds for which an answer waits where somebody else has locked the database
+PAUSE = 1.0  # seconds for which none waits after that: they would do so one after another
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS predictions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
+    answered TEXT NOT NULL,  -- JSON
+    x BLOB NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    id: str
+    version: int
+    answered: Hashable
+    x: bytes
+
+
+class Predictions:
+    """The newest `most` that were made. Any thread may use them."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        self._db = _opened(path)
+        self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
+        self._try_again = 0.0
+        self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
+
+    def remember(self, predictions: Sequence[Prediction]) -> None:
+        rows = [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions]
+        with self._transaction() as db:
+            db.executemany("INSERT INTO predictions (id, version, answered, x) VALUES (?, ?, ?, ?)", rows)
+            db.execute("DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most,))
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, Prediction]:
+        """Those of them that are kept."""
+        with self._transaction() as db:
+            rows = db.execute(f"SELECT id, version, answered, x FROM predictions WHERE id IN ({_marks(ids)})", ids)
+            return {id: Prediction(id, version, json.loads(answered), x) for id, version, answered, x in rows}
+
+    def drop(self, ids: Sequence[str]) -> None:
+        with self._transaction() as db:
+            db.execute(f"DELETE FROM predictions WHERE id IN ({_marks(ids)})", ids)
+
+    def forget(self, id: str) -> bool:
+        """Whether it was kept. Nothing of it stays in any file, were it dropped before or now."""
+        with self._transaction() as db:
+            if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
+                self._unscrubbed.add(id)
+        with self._locked():
+            truncate_log(self._db)
+            found, self._unscrubbed = id in self._unscrubbed, set()
+            return found
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._locked():
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if time.monotonic() < self._try_again:
+            raise JournalError("The predictions are locked by another process. Try again.")
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # not all have a code
+                    self._try_again = time.monotonic() + PAUSE
+                raise JournalError(f"The predictions cannot be written or read ({error}).") from error
+
+
+def _marks(ids: Sequence[str]) -> str:
+    return ",".join("?" * len(ids))
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Nothing in it was promised to anyone, so a damaged one is put aside."""
+    try:
+        return open_database(path, SCHEMA, flushed=False)
+    except JournalError as error:
+        if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
+            raise
+        path.replace(path.with_name(f"{path.name}.damaged"))
+        for beside in ("-wal", "-shm"):
+            path.with_name(path.name + beside).unlink(missing_ok=True)
+        return open_database(path, SCHEMA, flushed=False)

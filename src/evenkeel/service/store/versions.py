@@ -1,0 +1,93 @@
+"""The files of versions: a learner and what was counted with it, written, read, gone back to, scrubbed."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from evenkeel.errors import CheckpointError
+from evenkeel.learning import checkpoint
+from evenkeel.learning.hashing import hash_key
+from evenkeel.learning.learner import Learner
+from evenkeel.service.store import queries
+from evenkeel.service.store.counters import Counters
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.journal import JournalError
+from evenkeel.service.store.queries import UnknownError, Version
+
+
+class Writes(Protocol):
+    """A journal, or what stands for it in another process."""
+
+    def do(self, operation: Callable[..., Any]) -> Any: ...
+
+
+def load(model_folder: ModelFolder, number: int) -> tuple[Learner, Counters]:
+    path = model_folder.version(number)
+    try:
+        return Learner.load(path), Counters.from_state(checkpoint.read(path)[0]["service"])
+    except CheckpointError as error:
+        others = [str(each) for each in model_folder.versions() if each != number]
+        way = f" Versions kept: {', '.join(others)}; `evenkeel serve --rollback N` starts from one." if others else ""
+        raise CheckpointError(f"{error}{way}") from None
+
+
+def save(
+    model_folder: ModelFolder,
+    journal: Writes,
+    learner: Learner,
+    counters: Counters,
+    number: int,
+    *,
+    keep: int,
+    asked: bool = False,
+    note: str = "",
+    back_to: int | None = None,
+) -> Version:
+    """Write a version and make it the current one. The journal needs nothing any more of what is inside."""
+    facts, tensors = learner.state()
+    _write(model_folder.version(number), {**facts, "service": counters.state()}, tensors)
+    version = Version(number, time.time(), counters.learned, asked, note)
+    for old in journal.do(partial(queries.note_version, version=version, keep=keep, back_to=back_to)):
+        with suppress(OSError):  # a file that nobody knows any more goes at the next start
+            model_folder.version(old).unlink()
+    return version
+
+
+def _write(path: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
+    try:
+        checkpoint.write(path, facts, tensors)
+    except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+        reason = str(error).splitlines()[0]
+        raise JournalError(
+            f"No checkpoint could be written ({reason}). The journal holds what is not in one."
+        ) from None
+
+
+def go_back(
+    model_folder: ModelFolder, journal: Writes, counters: Counters, number: int, *, learned: int, keep: int
+) -> tuple[Learner, Version]:
+    """An earlier version under a new number. Batches after the one learned last wait again, to be cut anew."""
+    known = [version.number for version in journal.do(queries.versions)]
+    if number not in known:
+        raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
+    learner, _ = load(model_folder, number)
+    new, note = journal.do(queries.next_number), f"back to version {number}"
+    return learner, save(
+        model_folder, journal, learner, counters, new, keep=keep, asked=True, note=note, back_to=learned
+    )
+
+
+def scrub(path: Path, id: str) -> bool:
+    """Take an example out of the memory of a version; whether it was there."""
+    facts, tensors = checkpoint.read(path)
+    memory, key = tensors["memory"], hash_key(id)
+    parts = [memory, *([memory["held"]] if memory.get("held") else [])]
+    if not any(bool((part["columns"]["key"] == key).any()) for part in parts if part["columns"]):
+        return False
+    learner = Learner.load(path)
+    learner.forget(id)
+    _write(path, facts, learner.state()[1])
+    return True

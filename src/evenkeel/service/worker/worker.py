@@ -1,0 +1,310 @@
+"""The one learner behind a service: it learns what the journal holds, in order, batch by batch.
+
+It runs in a process of its own, so that answers never wait for it, and speaks with the service by a pipe: it asks to
+have batches cut, which it then reads itself, and sends what the world may see. `learning` is the other end.
+"""
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evenkeel.errors import CheckpointError, EvenkeelError
+from evenkeel.service.config import ServiceConfig
+from evenkeel.service.samples import unpack
+from evenkeel.service.store import queries, versions
+from evenkeel.service.store.counters import RECENT, Rate, memory_recency_bias, percent_right
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.journal import JournalError, open_reader
+from evenkeel.service.store.queries import CutBatch, UnknownError, Version
+from evenkeel.service.worker.pipe import Forgotten, PipeError, Published, WorkerPipe, WorkerReport
+
+AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
+PUBLISH = 0.2  # seconds between snapshots, at least
+PUBLISHING = 0.1  # share of the time that may be spent on them, at most: a large network is published less often
+MEASURE = 5.0  # seconds between points of the history, while something is learned
+NICE = 10  # how much the process of the learner stands back where there are few cores
+PAUSE = 1.0  # seconds before the journal is tried again after it failed
+
+
+class Worker:
+    """Everything that changes the learner happens here. `number` is that of the last batch learned: the version."""
+
+    def __init__(
+        self,
+        model_folder: ModelFolder,
+        config: ServiceConfig,
+        pipe: WorkerPipe,
+        journal: sqlite3.Connection,
+        number: int,
+    ) -> None:
+        self.model_folder = model_folder
+        self.config = config
+        self.pipe = pipe
+        self.number = number
+        self.learner, self.counters = versions.load(model_folder, number)
+        self._answered = deque(pipe.do(queries.recent_answers), maxlen=RECENT)
+        self._journal = journal
+        self._ahead = deque[CutBatch]()
+        self._sure = False  # that what is ahead is what the journal says; not after it failed
+        self._report = WorkerReport(recovering=True, saved=number)
+        self._forgetting: set[str] = set()  # left memory, but no checkpoint has been written since
+        self._waiting = True  # whether there may be something to learn beside what is ahead
+        self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
+        self._unpublished = self._unsaved = self._unmeasured = 0  # batches
+        self._published_at = self._point_at = self._saved_at = time.monotonic()
+        self._measure_again = 0.0
+        self._publish_every = PUBLISH
+        self._handled = 0  # examples that wait no longer, but nobody was told so yet
+        self._lately = Rate()
+
+    def run(self) -> None:
+        """Until it is told to stop."""
+        self._publish()
+        pause: float | None = 0.0
+        while self._obey(pause):
+            try:
+                batch = self._next()
+                pause = self._rest() if batch is None else self._learn(batch)
+                self._note(error=None)
+            except JournalError as error:
+                self._note(error=str(error))
+                self._sure = False
+                pause = PAUSE
+        if self._unsaved:
+            self.save()
+
+    def _note(self, **report: Any) -> None:
+        """Whether it goes on is told at once, everything else with the next snapshot."""
+        told = replace(self._report, **report)
+        if (told.error, told.recovering) != (self._report.error, self._report.recovering):
+            self.pipe.send("news", told)
+        self._report = told
+
+    def _obey(self, pause: float | None) -> bool:
+        """Wait for a message, so long at most, and do what all that came say; False if that was to stop."""
+        message = self.pipe.receive(pause)
+        while message is not None:
+            kind, value = message
+            if kind == "stop":
+                return False
+            if kind == "wake":
+                self._waiting = True
+            elif kind == "answered":
+                self._answered.extend(value)
+            elif kind == "command":
+                self._command(*value)
+            message = self.pipe.receive(0.0)
+        return True
+
+    def _command(self, ticket: int, name: str, arguments: dict[str, Any]) -> None:
+        commands: dict[str, Callable[..., Any]] = {"save": self.save, "rollback": self.rollback, "forget": self.forget}
+        result, fault = None, None
+        try:
+            result = commands[name](**arguments)
+        except EvenkeelError as error:
+            fault = error
+        if self._unpublished:
+            self._publish()  # whoever gave the command sees all that was learned before it
+        self.pipe.send("done", (ticket, result, fault))
+
+    # Learning
+
+    def _next(self) -> CutBatch | None:
+        if not self._sure:
+            self._read()
+        if not self._ahead:
+            self._note(recovering=False)
+            if self._waiting:
+                since, now = self._partial_since, time.monotonic()
+                waited = since is not None and now - since >= self.config.batches.wait
+                assign = partial(queries.assign, size=self.config.batches.size, most=AHEAD, partial=waited)
+                cut, left = self.pipe.do(assign)
+                self._waiting = bool(left)
+                self._partial_since = (since or now) if left and not cut else None
+                if cut:
+                    self._read()
+        return self._ahead.popleft() if self._ahead else None
+
+    def _read(self) -> None:
+        """What was cut but not learned."""
+        self._sure = False
+        try:
+            self._ahead = deque(queries.batches(self._journal, after=self.number))
+        except sqlite3.Error as error:
+            raise JournalError(f"The journal cannot be read ({error}).") from error
+        self._sure = True
+
+    def _rest(self) -> float | None:
+        """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
+        now = time.monotonic()
+        if self._unpublished and now - self._published_at >= self._publish_every:
+            self._publish()
+        if self._unmeasured and (not self.counters.history or now - self._point_at >= MEASURE):
+            self._add_point()
+        if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
+            self.save()
+        due = [
+            *([self._published_at + self._publish_every] if self._unpublished else []),
+            *([self._point_at + MEASURE] if self._unmeasured else []),
+            *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
+            *([self._partial_since + self.config.batches.wait] if self._partial_since is not None else []),
+        ]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _learn(self, batch: CutBatch) -> float:
+        labels = [example.label for example in batch.examples]
+        x = unpack([example.x for example in batch.examples], self.config.input)
+        try:
+            self.counters.test(self.learner, x, labels)
+            self.learner.learn(x, labels, key=[example.id for example in batch.examples])
+        except EvenkeelError as error:  # a number that is not finite; the same again after a crash
+            self.counters.refused += len(labels)
+            self._report = replace(self._report, refusal=f"Batch {batch.number} was not learned: {error}")
+        else:
+            self.counters.count(labels)
+        self.number = batch.number
+        self._handled += len(labels)
+        self._lately.add(len(labels))
+        now = time.monotonic()
+        self._unpublished += 1
+        self._unsaved += 1
+        self._unmeasured += 1
+        if now - self._point_at >= MEASURE:
+            self._add_point()
+        if now - self._published_at >= self._publish_every:
+            self._publish()
+        limits = self.config.checkpoints
+        if self._unsaved >= limits.batches or now - self._saved_at >= limits.seconds:
+            self.save()
+        return 0.0
+
+    def _publish(self) -> None:
+        self._measure()
+        begun = time.monotonic()
+        self._report = self._report.counted(self.counters)
+        self.pipe.send("news", self._report)
+        self.pipe.send("published", Published.of(self.learner, self.number))
+        self.pipe.send("handled", self._handled)  # after the snapshot: who waits no longer is in what answers
+        self._handled = 0
+        self._published_at, self._unpublished = time.monotonic(), 0
+        self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
+
+    def _measure(self) -> None:
+        """The recency bias, unless it would take too much of the time."""
+        begun = time.monotonic()
+        if begun >= self._measure_again:
+            self._report = replace(self._report, recency_bias=memory_recency_bias(self.learner, self.counters.newest))
+            now = time.monotonic()
+            self._measure_again = now + (now - begun) / PUBLISHING
+
+    def _add_point(self) -> None:
+        """To the history."""
+        self._measure()
+        self.counters.add_point(
+            accuracy=percent_right(self.counters.tested_lately),
+            answered=percent_right(self._answered),
+            recency_bias=self._report.recency_bias,
+            queue=sum(len(batch.examples) for batch in self._ahead),
+            rate=self._lately.rate,
+        )
+        self.pipe.send("history", self.counters.history)
+        self._point_at, self._unmeasured = time.monotonic(), 0
+
+    # Commands
+
+    def save(self, *, asked: bool = False, note: str = "") -> Version:
+        """A checkpoint of what was learned until now."""
+        keep = self.config.checkpoints.keep
+        version = versions.save(
+            self.model_folder, self.pipe, self.learner, self.counters, self.number, keep=keep, asked=asked, note=note
+        )
+        self._has_saved()
+        return version
+
+    def _has_saved(self) -> None:
+        self._saved_at, self._unsaved = time.monotonic(), 0
+        self._report = replace(self._report, saved=self.number)
+        self.pipe.send("saved", self.number)
+
+    def rollback(self, number: int) -> Version:
+        """Go on from an earlier version. What was learned since then is gone; what waits is learned."""
+        keep = self.config.checkpoints.keep
+        learner, version = versions.go_back(
+            self.model_folder, self.pipe, self.counters, number, learned=self.number, keep=keep
+        )
+        self.learner, self.number = learner, version.number
+        self._ahead.clear()  # they wait again
+        self._waiting = True
+        self._has_saved()
+        self._publish()
+        return version
+
+    def forget(self, id: str, *, prediction: bool) -> Forgotten:
+        """Remove an example from the journal, from memory, and from the memory of every version that is kept.
+
+        `prediction`: something was removed already.
+        """
+        held = self.pipe.do(partial(queries.find, id=id))
+        learned = held.batch is not None and held.batch <= self.number
+        waits = held.known and not learned
+        memory = max(self.learner.forget(id), int(id in self._forgetting))
+        if memory:
+            self._forgetting.add(id)
+        if learned or memory or self._unsaved:
+            self.save()  # the journal needs the example no longer; and no version that is scrubbed is the current one
+        older = sum(self._scrub(number, id) for number in self.model_folder.versions() if number != self.number)
+        if not (held.known or prediction or memory or older):
+            raise UnknownError(f"Nothing is held under the id {id!r}: neither in the journal nor in memory.")
+        self.pipe.do(partial(queries.delete, id=id, withdrawn=waits))
+        if waits:
+            kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
+            self._ahead = deque(batch for batch in kept if batch.examples)
+            self._handled += 1
+        self._publish()
+        self.pipe.scrub()
+        self._forgetting.discard(id)
+        return Forgotten(waits, memory, older, prediction)
+
+    def _scrub(self, number: int, id: str) -> bool:
+        """Whether an older version held it. One that cannot be read can be of no use, and is deleted."""
+        try:
+            return versions.scrub(self.model_folder.version(number), id)
+        except CheckpointError:
+            self.pipe.do(partial(queries.drop_version, number=number))
+            self.model_folder.version(number).unlink(missing_ok=True)
+            return False
+
+
+def run_worker(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
+    """The life of an engine. Without the service at the other end it ends at once: another one may have taken over."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to hear; it says when to stop
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.nice(NICE)  # answers come first
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    pipe = WorkerPipe(connection)
+    try:
+        model_folder = ModelFolder(path)
+        with closing(open_reader(model_folder.journal)) as journal:
+            Worker(model_folder, config, pipe, journal, number).run()
+        pipe.send("stopped")
+    except PipeError:
+        pass
+    except Exception as error:  # our bug, or no memory left: what was published still answers
+        with suppress(PipeError):
+            pipe.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
+        raise
+    finally:
+        connection.close()
