@@ -1,100 +1,108 @@
-"""Evenkeel: a classifier that learns from a stream and does not tilt toward whatever came last."""
+"""Evenkeel: classifiers that learn from a stream without tilting toward whatever came last.
 
-from evenkeel.data.dataset import DataSet
-from evenkeel.data.scenarios import SCENARIOS
-from evenkeel.data.sources import SOURCES
-from evenkeel.errors import (
-    CheckpointError,
-    DataError,
-    DivergenceError,
-    EvenkeelError,
-    InputError,
-    MethodError,
-    RunError,
-    SettingsError,
-)
-from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.run import run
-from evenkeel.learning.adaptors.cba import CBA
-from evenkeel.learning.augment import AUGMENTS, CropFlip, PerSample, RandAugment
-from evenkeel.learning.classifier import Classifier
-from evenkeel.learning.contract import check_method
-from evenkeel.learning.heads import CosineHead
-from evenkeel.learning.learner import Learner
-from evenkeel.learning.memory import Memory
-from evenkeel.learning.methods import (
-    CLSER,
-    ER,
-    ERACE,
-    LUCIR,
-    METHODS,
-    RAR,
-    SSIL,
-    BiC,
-    DERpp,
-    Finetune,
-    ICaRL,
-    Joint,
-    Method,
-    cross_entropy,
-)
-from evenkeel.learning.nets import Net
-from evenkeel.learning.types import Draw, StepRecord, View
-from evenkeel.learning.zoo import NETS, convnet, mlp, resnet18
-from evenkeel.results.records import Aligned, Anytime, Ended, Results, Started, Stepped, Tested
+`import evenkeel` loads nothing: each public name is imported from its module when it is first used.
+"""
 
-__all__ = [
-    "AUGMENTS",
-    "CBA",
-    "CLSER",
-    "ER",
-    "ERACE",
-    "LUCIR",
-    "METHODS",
-    "NETS",
-    "RAR",
-    "SCENARIOS",
-    "SOURCES",
-    "SSIL",
-    "Aligned",
-    "Anytime",
-    "BiC",
-    "CheckpointError",
-    "Classifier",
-    "Config",
-    "CosineHead",
-    "CropFlip",
-    "DERpp",
-    "DataError",
-    "DataSet",
-    "DivergenceError",
-    "Draw",
-    "Ended",
-    "EvenkeelError",
-    "Finetune",
-    "ICaRL",
-    "InputError",
-    "Joint",
-    "Learner",
-    "Memory",
-    "Method",
-    "MethodError",
-    "Net",
-    "PerSample",
-    "RandAugment",
-    "Results",
-    "RunError",
-    "SettingsError",
-    "Started",
-    "StepRecord",
-    "Stepped",
-    "Tested",
-    "View",
-    "check_method",
-    "convnet",
-    "cross_entropy",
-    "load_config",
-    "mlp",
-    "resnet18",
-    "run",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:  # what type checkers see; a test holds it against the list below
+    from evenkeel.data.dataset import DataSet as DataSet
+    from evenkeel.data.scenarios import SCENARIOS as SCENARIOS
+    from evenkeel.data.sources import SOURCES as SOURCES
+    from evenkeel.errors import CheckpointError as CheckpointError
+    from evenkeel.errors import DataError as DataError
+    from evenkeel.errors import DivergenceError as DivergenceError
+    from evenkeel.errors import EvenkeelError as EvenkeelError
+    from evenkeel.errors import InputError as InputError
+    from evenkeel.errors import MethodError as MethodError
+    from evenkeel.errors import RunError as RunError
+    from evenkeel.errors import SettingsError as SettingsError
+    from evenkeel.experiment.config import Config as Config
+    from evenkeel.experiment.config import load_config as load_config
+    from evenkeel.experiment.run import run as run
+    from evenkeel.learning.adaptors.cba import CBA as CBA
+    from evenkeel.learning.augment import AUGMENTS as AUGMENTS
+    from evenkeel.learning.augment import CropFlip as CropFlip
+    from evenkeel.learning.augment import PerSample as PerSample
+    from evenkeel.learning.augment import RandAugment as RandAugment
+    from evenkeel.learning.classifier import Classifier as Classifier
+    from evenkeel.learning.contract import check_method as check_method
+    from evenkeel.learning.heads import CosineHead as CosineHead
+    from evenkeel.learning.learner import Learner as Learner
+    from evenkeel.learning.memory import Memory as Memory
+    from evenkeel.learning.methods import CLSER as CLSER
+    from evenkeel.learning.methods import ER as ER
+    from evenkeel.learning.methods import ERACE as ERACE
+    from evenkeel.learning.methods import LUCIR as LUCIR
+    from evenkeel.learning.methods import METHODS as METHODS
+    from evenkeel.learning.methods import RAR as RAR
+    from evenkeel.learning.methods import SSIL as SSIL
+    from evenkeel.learning.methods import BiC as BiC
+    from evenkeel.learning.methods import DERpp as DERpp
+    from evenkeel.learning.methods import Finetune as Finetune
+    from evenkeel.learning.methods import ICaRL as ICaRL
+    from evenkeel.learning.methods import Joint as Joint
+    from evenkeel.learning.methods import Method as Method
+    from evenkeel.learning.methods import cross_entropy as cross_entropy
+    from evenkeel.learning.nets import Net as Net
+    from evenkeel.learning.types import Draw as Draw
+    from evenkeel.learning.types import StepRecord as StepRecord
+    from evenkeel.learning.types import View as View
+    from evenkeel.learning.zoo import NETS as NETS
+    from evenkeel.learning.zoo import convnet as convnet
+    from evenkeel.learning.zoo import mlp as mlp
+    from evenkeel.learning.zoo import resnet18 as resnet18
+    from evenkeel.results.records import Aligned as Aligned
+    from evenkeel.results.records import Anytime as Anytime
+    from evenkeel.results.records import Ended as Ended
+    from evenkeel.results.records import Results as Results
+    from evenkeel.results.records import Started as Started
+    from evenkeel.results.records import Stepped as Stepped
+    from evenkeel.results.records import Tested as Tested
+
+PUBLIC = {  # the public names, by the module that defines them
+    "data.dataset": ["DataSet"],
+    "data.scenarios": ["SCENARIOS"],
+    "data.sources": ["SOURCES"],
+    "errors": [
+        *("CheckpointError", "DataError", "DivergenceError", "EvenkeelError"),
+        *("InputError", "MethodError", "RunError", "SettingsError"),
+    ],
+    "experiment.config": ["Config", "load_config"],
+    "experiment.run": ["run"],
+    "learning.adaptors.cba": ["CBA"],
+    "learning.augment": ["AUGMENTS", "CropFlip", "PerSample", "RandAugment"],
+    "learning.classifier": ["Classifier"],
+    "learning.contract": ["check_method"],
+    "learning.heads": ["CosineHead"],
+    "learning.learner": ["Learner"],
+    "learning.memory": ["Memory"],
+    "learning.methods": [
+        *("CLSER", "ER", "ERACE", "LUCIR", "METHODS", "RAR", "SSIL", "BiC", "DERpp", "Finetune", "ICaRL", "Joint"),
+        *("Method", "cross_entropy"),
+    ],
+    "learning.nets": ["Net"],
+    "learning.types": ["Draw", "StepRecord", "View"],
+    "learning.zoo": ["NETS", "convnet", "mlp", "resnet18"],
+    "results.records": ["Aligned", "Anytime", "Ended", "Results", "Started", "Stepped", "Tested"],
+}
+_MODULE_OF = {name: module for module, names in PUBLIC.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - a list, though ruff cannot see it
+
+if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            from evenkeel.errors import nearest
+
+            raise AttributeError(f"module 'evenkeel' has no attribute {name!r}.{nearest(name, _MODULE_OF)}")
+        value = getattr(import_module(f"evenkeel.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

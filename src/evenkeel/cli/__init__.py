@@ -2,14 +2,15 @@
 
 import os
 import sys
-from importlib.metadata import version
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
+from evenkeel import __version__
 from evenkeel.cli import data, grids, ledger, report, run, service, tables, tune
-from evenkeel.cli.console import notes, out
+from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 
 app = typer.Typer(
@@ -19,21 +20,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("run")(run.run_command)
-app.command("report")(report.report_command)
-app.command("table")(tables.table_command)
-app.command("compare")(tables.compare_command)
-app.command("reproduce")(grids.reproduce_command)
-app.command("grid")(grids.grid_command)
-app.command("tune")(tune.tune_command)
-app.command("list")(run.list_command)
-app.command("serve")(service.serve_command)
-app.command("learn")(service.learn_command)
-app.command("predict")(service.predict_command)
-app.command("export")(service.export_command)
-app.add_typer(service.keys, name="keys")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(data.app, name="data")
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by the panel of the help they are in
+    "Experiments": {
+        "run": run.run_command,
+        "report": report.report_command,
+        "table": tables.table_command,
+        "compare": tables.compare_command,
+        "list": run.list_command,
+    },
+    "Many runs": {"reproduce": grids.reproduce_command, "grid": grids.grid_command, "tune": tune.tune_command},
+    "Production": {
+        "serve": service.serve_command,
+        "learn": service.learn_command,
+        "predict": service.predict_command,
+        "export": service.export_command,
+    },
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel)(command)
+app.add_typer(ledger.app, name="ledger", rich_help_panel="Many runs")
+app.add_typer(service.keys, name="keys", rich_help_panel="Production")
+app.add_typer(data.app, name="data", rich_help_panel="Data")
 
 
 @app.callback(invoke_without_command=True)
@@ -41,15 +49,18 @@ def _main(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if show_version:
-        out.print(f"evenkeel {version('evenkeel')}", highlight=False)
+        print(f"evenkeel {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """Errors on purpose are one message; anything else is our bug and keeps its traceback."""
+    """Run the command line. An expected error is one message; anything else is a bug and keeps its traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no ± or ↑ shows a question mark
+            stream.reconfigure(errors="replace")  # a terminal without ± or ↑ shows a question mark
+    if sys.argv[1:] == ["--version"]:  # typer would import pydantic first, to parse it
+        print(f"evenkeel {__version__}")
+        return
     try:
         app()
     except EvenkeelError as error:

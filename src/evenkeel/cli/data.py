@@ -1,21 +1,18 @@
 """`evenkeel data`: which data sets there are, where they are, how to get them."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
 from evenkeel.cli.console import DataFolder, notes, out, progress
-from evenkeel.data import cache
-from evenkeel.data.dataset import DataSet
-from evenkeel.data.download import REPOSITORIES, get
-from evenkeel.data.readers.places import places
-from evenkeel.data.sources import SOURCES
-from evenkeel.experiment.config import load_config
-from evenkeel.experiment.setup import load_data
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from evenkeel.data.dataset import DataSet
 
 app = typer.Typer(help="Data sets: which there are, where they are, how to get them.", no_args_is_help=True)
 
@@ -23,6 +20,11 @@ app = typer.Typer(help="Data sets: which there are, where they are, how to get t
 @app.command("list")
 def data_list(data: DataFolder = None) -> None:
     """Show the data sets, and what is decoded in the cache."""
+    from evenkeel.data import cache
+    from evenkeel.data.download import REPOSITORIES
+    from evenkeel.data.readers.places import places
+    from evenkeel.data.sources import SOURCES
+
     table = Table("data set", "what", "evenkeel data get", title="Data sets", title_justify="left")
     for name, source in SOURCES.items():
         table.add_row(name, (source.__doc__ or "").split("\n")[0], "yes" if name in REPOSITORIES else "")
@@ -38,6 +40,8 @@ def data_list(data: DataFolder = None) -> None:
 @app.command("get")
 def data_get(name: Annotated[str, typer.Argument(help="cifar10, cifar100, ...")], data: DataFolder = None) -> None:
     """Download a data set from the Hugging Face hub. It is decoded when it is first used."""
+    from evenkeel.data.download import get
+
     folder = get(name, root=data, progress=lambda what, *_: notes.print(what))  # the hub draws a bar of its own
     out.print(f"{name} is in {folder}")
 
@@ -48,6 +52,9 @@ def data_show(
     data: DataFolder = None,
 ) -> None:
     """Load a data set, decoding it if need be, and show what it is: sizes, classes, moments, digest."""
+    from evenkeel.experiment.config import load_config
+    from evenkeel.experiment.setup import load_data
+
     name, *others = settings
     config = load_config({"data": {"name": name}}, [f"data.{each}" for each in others])
     with progress() as bar:
@@ -61,24 +68,28 @@ def data_show(
 @app.command("clear")
 def data_clear(name: Annotated[str | None, typer.Argument(help="A decoded set; all if left out.")] = None) -> None:
     """Delete decoded data from the cache. Files you put somewhere yourself are never touched."""
+    from evenkeel.data import cache
+
     out.print(f"{cache.clear(name) / 1e6:.0f} MB are free again.")
 
 
-def data_table(data: DataSet) -> Table:
+def data_table(data: "DataSet") -> Table:
     table = Table("", "", title=data.name, title_justify="left", show_header=False)
     table.add_row("train / test", f"{len(data.train.y):,} / {len(data.test.y):,}")
     table.add_row("sample", f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}")
     shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
     table.add_row("classes", f"{len(data.classes)}: {shown}")
-    if data.train.x.dtype == np.uint8:
+    if str(data.train.x.dtype) == "uint8":
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
         table.add_row("normalize", f"mean = [{mean}]\nstd = [{std}]")
     table.add_row("digest", Text(data.digest, overflow="fold"))
     return table
 
 
-def _moments(x: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(x: "NDArray[np.uint8]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
     """Mean and deviation by channel of pixels from 0 to 1, from counts of the 256 values: no copy in floats."""
+    import numpy as np
+
     levels = np.arange(256) / 255
     shares = np.array([np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])], dtype=float)
     shares /= shares.sum(axis=1, keepdims=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -23,17 +22,6 @@ from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
-
-LedgerFolder = Annotated[Path, typer.Option("--out", help="The ledger: a folder for each run, and an index.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Runs at once, each in a process. Default: one for each core. 0: in this process.", min=0),
-]
-Ray = Annotated[
-    str | None, typer.Option("--ray", help="Run on a Ray cluster: its address, or auto. --out must be shared storage.")
-]
-Resources = Annotated[str, typer.Option(help="Of each run on a Ray cluster, as in CPU=2,GPU=0.5.")]
-OnlyList = Annotated[bool, typer.Option("--list", help="Show the runs, and how long they will take; run nothing.")]
 
 
 @dataclass(frozen=True)

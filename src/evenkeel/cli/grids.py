@@ -1,42 +1,40 @@
 """`evenkeel reproduce`, `grid`: the paper's tables and figures, and grids of one's own."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import DataFolder, SaveEvery, notes, out
-from evenkeel.cli.execution import (
-    Execution,
+from evenkeel.cli.console import (
+    DataFolder,
+    Format,
     LedgerFolder,
     OnlyList,
+    Output,
     Ray,
     Resources,
+    SaveEvery,
     Workers,
-    do,
-    list_runs,
-    report_failures,
+    notes,
+    out,
 )
-from evenkeel.cli.tables import Format, Output, show
 from evenkeel.errors import RunError, SettingsError, one_of
-from evenkeel.grids.grid_file import read_grid
-from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.grids.paper import VARIANTS, WIDTHS, PaperTable, paper_table, published
-from evenkeel.grids.paper_tables import sheets
-from evenkeel.results.formats import FORMATS
-from evenkeel.results.overview import measures_table
+
+if TYPE_CHECKING:
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.grids.paper import PaperTable
 
 
 def reproduce_command(
-    what: Annotated[str, typer.Argument(help=f"One of {', '.join(published())}.")],
+    what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, table5, figure1, figure3 or figure4.")],
     *,
     folder: LedgerFolder = Path("ledger"),
     data_sets: Annotated[str, typer.Option("--data-set", help="With commas between them. Default: all it has.")] = "",
     memory: Annotated[str, typer.Option(help="Sizes of memory, with commas. Default: all it has.")] = "",
     methods: Annotated[str, typer.Option(help="As in er,derpp: each without CBA and with. Default: all.")] = "",
-    net: Annotated[str, typer.Option(help=f"{' or '.join(WIDTHS)}: a ResNet-18 of width 64 or 20.")] = "full",
+    net: Annotated[str, typer.Option(help="full or slim: a ResNet-18 of width 64 or 20.")] = "full",
     seeds: Annotated[int | None, typer.Option(help="How many, from 0. Default: as the paper.", min=1)] = None,
-    cba: Annotated[str, typer.Option(help=f"One of {', '.join(VARIANTS)}.")] = "as-released",
+    cba: Annotated[str, typer.Option(help="as-released, as-paper or both.")] = "as-released",
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting of all runs.")] = None,
     workers: Workers = None,
     ray: Ray = None,
@@ -52,6 +50,11 @@ def reproduce_command(
 
     Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
     """
+    from evenkeel.cli.execution import Execution, do, list_runs, report_failures
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.grids.paper import paper_table
+    from evenkeel.results.formats import FORMATS
+
     one_of("format", format, FORMATS)
     found = paper_table(
         what,
@@ -93,6 +96,13 @@ def grid_command(
 
     Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
     """
+    from evenkeel.cli.execution import Execution, do, list_runs, report_failures
+    from evenkeel.cli.tables import show
+    from evenkeel.grids.grid_file import read_grid
+    from evenkeel.grids.ledger import Ledger, run_key
+    from evenkeel.results.formats import FORMATS
+    from evenkeel.results.overview import measures_table
+
     one_of("format", format, FORMATS)
     configs = read_grid(file)
     ledger = Ledger(folder)
@@ -107,12 +117,16 @@ def grid_command(
     report_failures(grid, configs)
 
 
-def _tell(found: PaperTable, ledger: Ledger, format: str, path: Path | None) -> None:
+def _tell(found: "PaperTable", ledger: "Ledger", format: str, path: Path | None) -> None:
     """The table, or the page with the figure."""
+    from evenkeel.cli.tables import show
+    from evenkeel.grids.ledger import run_key
+    from evenkeel.grids.paper_tables import sheets
+    from evenkeel.report.paper_figures import write_figure
+
     if found.values:
         show(sheets(found, ledger), format, path)
         return
-    from evenkeel.report.paper_figures import write_figure
 
     runs = ledger.results(key for config in found.configs() if ledger.finished(key := run_key(config)))
     if not runs:

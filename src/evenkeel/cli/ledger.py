@@ -1,15 +1,16 @@
 """`evenkeel ledger`: what a grid has left, and how to put it away."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from evenkeel.cli.console import out
 from evenkeel.errors import RunError
-from evenkeel.grids.ledger import Ledger
-from evenkeel.results.records import find_runs
+
+if TYPE_CHECKING:
+    from evenkeel.grids.ledger import Ledger
 
 app = typer.Typer(help="Ledgers: what runs are in one, its index, how to put it away.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
@@ -46,6 +47,9 @@ def ledger_adopt(
     runs: Annotated[list[Path], typer.Argument(help="Runs made by `evenkeel run`, or folders with runs below them.")],
 ) -> None:
     """Move runs that were made one by one into a ledger, so that a grid need not make them again."""
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.results.records import find_runs
+
     ledger = Ledger(folder)
     for run in find_runs(runs):
         out.print(f"{run} is now {ledger.folder(ledger.adopt(run))}", soft_wrap=True)
@@ -57,7 +61,9 @@ def ledger_pack(folder: Folder) -> None:
     out.print(f"{_there(folder).pack() / 1e6:.1f} MB are free again.")
 
 
-def _there(folder: Path) -> Ledger:
+def _there(folder: Path) -> "Ledger":
+    from evenkeel.grids.ledger import Ledger
+
     if not folder.is_dir():
         raise RunError(f"There is no ledger {str(folder)!r}.")
     return Ledger(folder)

@@ -6,8 +6,6 @@ from typing import Annotated
 import typer
 
 from evenkeel.cli.console import notes, out, read_runs
-from evenkeel.results.formats import to_rich
-from evenkeel.results.overview import measures_table
 
 
 def report_command(
@@ -17,6 +15,8 @@ def report_command(
 ) -> None:
     """Compare runs in one HTML file that needs nothing else: tables, curves, confusion, configs."""
     from evenkeel.report.page import write_report
+    from evenkeel.results.formats import to_rich
+    from evenkeel.results.overview import measures_table
 
     with notes.status("Drawing"):
         runs = read_runs(folders)

@@ -3,21 +3,16 @@
 import inspect
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import BaseModel
 from rich.table import Table
 
 from evenkeel.cli.console import DataFolder, SaveEvery, notes, out, progress
-from evenkeel.config.loading import presets
-from evenkeel.config.parts import settings_of
-from evenkeel.config.schema import PARTS
-from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.run import run
-from evenkeel.results.formats import to_rich
-from evenkeel.results.overview import measures_table
-from evenkeel.results.records import Record, Results, Started, Stepped
+
+if TYPE_CHECKING:
+    from evenkeel.experiment.config import Config
+    from evenkeel.results.records import Record
 
 
 def run_command(
@@ -36,6 +31,12 @@ def run_command(
 
     Records stream into the folder as JSON lines. `evenkeel list` explains what a config may hold.
     """
+    from evenkeel.experiment.config import load_config
+    from evenkeel.experiment.run import run
+    from evenkeel.results.formats import to_rich
+    from evenkeel.results.overview import measures_table
+    from evenkeel.results.records import Results, Started, Stepped
+
     checked = load_config(config, settings or [])
     folder = folder or Path("runs") / _slug(
         f"{checked.data['name']} {_scenario(checked)} {checked.name} seed{checked.seed}"
@@ -68,7 +69,7 @@ def list_command() -> None:
         out.print(table)
 
 
-def _scenario(config: Config) -> str:
+def _scenario(config: "Config") -> str:
     return "" if config.scenario is None else str(config.scenario["name"])
 
 
@@ -78,6 +79,13 @@ def _slug(name: str) -> str:
 
 def config_tables() -> list[Table]:
     """Everything that a config may name."""
+    from pydantic import BaseModel
+
+    from evenkeel.config.loading import presets
+    from evenkeel.config.parts import settings_of
+    from evenkeel.config.schema import PARTS
+    from evenkeel.experiment.config import Config
+
     tables = []
     for part, kind in PARTS.items():
         table = Table(f"{part}.name", "settings and defaults", "what it is", title=f"[{part}]", title_justify="left")

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from evenkeel.cli.console import notes, out, progress
-from evenkeel.cli.feed import Feed, Item
 from evenkeel.errors import EvenkeelError, SettingsError
-from evenkeel.learning.learner import Learner
-from evenkeel.service.examples import FullError, Given, likeliest
-from evenkeel.service.samples import unpack
-from evenkeel.service.service import Service
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
+
+if TYPE_CHECKING:
+    from evenkeel.cli.feed import Item
+    from evenkeel.learning.learner import Learner
+    from evenkeel.service.service import Service
+    from evenkeel.service.store.folder import ModelFolder
 
 AT_ONCE = 256  # samples handed over together
 keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
@@ -51,6 +51,9 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     ] = False,
 ) -> None:
     """Teach and ask a learner over HTTP. Killed at any moment it comes back with everything it acknowledged."""
+    from evenkeel.service.service import Service
+    from evenkeel.service.store.folder import ModelFolder
+
     try:
         from evenkeel.service.http.server import listen, require_keys, run
     except ModuleNotFoundError as error:
@@ -78,6 +81,9 @@ def learn_command(  # noqa: PLR0917
     again: Annotated[bool, typer.Option("--again", help="Also what was taught from here before.")] = False,
 ) -> None:
     """Teach labelled samples, in order, in one pass. Given again after an interruption it teaches nothing twice."""
+    from evenkeel.cli.feed import Feed
+    from evenkeel.service.service import Service
+
     service = Service(folder, config, settings or [])
     if service.failure:
         service.close()
@@ -115,8 +121,11 @@ def predict_command(
     top: Annotated[int, typer.Option(help="How many labels to tell of.", min=1)] = 5,
 ) -> None:
     """Predict samples, a JSON line for each, from the newest checkpoint. A service may be running meanwhile."""
-    model_folder = ModelFolder(folder)
-    model_folder.require()
+    from evenkeel.cli.feed import Feed
+    from evenkeel.service.examples import likeliest
+    from evenkeel.service.samples import unpack
+
+    model_folder = _model_folder(folder)
     config = model_folder.read()
     number, learner = _newest(model_folder)
     notes.print(f"Version {number}.")
@@ -142,9 +151,10 @@ def export_command(
     version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
 ) -> None:
     """Write the classifier to one file, with preprocessing and label names inside; the adaptor is not needed for it."""
-    from evenkeel.learning.export import export  # here, because torch's exporter is slow to import
+    from evenkeel.learning.export import export
+    from evenkeel.learning.learner import Learner
 
-    learner = Learner.load(folder) if folder.is_file() else _newest(ModelFolder(folder), version)[1]
+    learner = Learner.load(folder) if folder.is_file() else _newest(_model_folder(folder), version)[1]
     with notes.status("Exporting"):
         export(learner.snapshot(), path)
     out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
@@ -157,8 +167,7 @@ def add_command(
     scope: Annotated[list[str], typer.Option(help=f"What it may do: {', '.join(SCOPES)}. May be given several times.")],
 ) -> None:
     """Make a key. It is shown once, and only its hash is kept."""
-    model_folder = ModelFolder(folder)
-    model_folder.require()
+    model_folder = _model_folder(folder)
     secret = add_key(model_folder.keys, name, [each.strip() for given in scope for each in given.split(",")])
     notes.print("Keep it well; it is not shown again:")
     typer.echo(secret)
@@ -167,8 +176,7 @@ def add_command(
 @keys.command("list")
 def list_command(folder: Folder) -> None:
     """Show the names and scopes of the keys."""
-    model_folder = ModelFolder(folder)
-    model_folder.require()
+    model_folder = _model_folder(folder)
     table = Table("name", "scopes", "made")
     for key in read_keys(model_folder.keys):
         table.add_row(key.name, ", ".join(key.scopes), key.made)
@@ -178,20 +186,30 @@ def list_command(folder: Folder) -> None:
 @keys.command("remove")
 def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
     """Take a key away; a running service refuses it at once."""
-    model_folder = ModelFolder(folder)
-    model_folder.require()
+    model_folder = _model_folder(folder)
     remove_key(model_folder.keys, name)
     if not read_keys(model_folder.keys):
         notes.print("It was the last one: on 127.0.0.1 everybody on this machine may do everything now.")
 
 
-def _chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+def _model_folder(folder: Path) -> "ModelFolder":
+    """Open the folder of a service that is already there."""
+    from evenkeel.service.store.folder import ModelFolder
+
+    model_folder = ModelFolder(folder)
+    model_folder.require()
+    return model_folder
+
+
+def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
     while chunk := list(islice(items, size)):
         yield chunk
 
 
-def _teach(service: Service, items: list[Item], *, again: bool) -> int:
+def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
     """How many of them were new. Waits while the queue is full."""
+    from evenkeel.service.examples import FullError, Given
+
     given = [Given(item.x, item.label, None if again else item.id) for item in items]
     while True:
         try:
@@ -202,7 +220,7 @@ def _teach(service: Service, items: list[Item], *, again: bool) -> int:
             time.sleep(0.05)
 
 
-def _tell_taught(service: Service, taught: int, repeated: int) -> None:
+def _tell_taught(service: "Service", taught: int, repeated: int) -> None:
     if service.supervisor is None:
         return
     table = Table("taught", "taught before", "classes", "right before learned, lately", "version")
@@ -213,8 +231,9 @@ def _tell_taught(service: Service, taught: int, repeated: int) -> None:
     out.print(table)
 
 
-def _newest(model_folder: ModelFolder, number: int | None = None) -> tuple[int, Learner]:
-    model_folder.require()
+def _newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":
+    from evenkeel.learning.learner import Learner
+
     kept = model_folder.versions()
     if not kept or (number is not None and number not in kept):
         wanted = "a version" if number is None else f"the version {number}"

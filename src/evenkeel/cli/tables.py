@@ -3,26 +3,24 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import out, read_runs
+from evenkeel.cli.console import Format, Output, out, read_runs
 from evenkeel.errors import RunError, one_of
-from evenkeel.results.formats import FORMATS, render, to_rich
-from evenkeel.results.measures import MEASURES
-from evenkeel.results.overview import HEADLINE, measures_table
-from evenkeel.results.table import ResultTable
 
-Measures = Annotated[str, typer.Option(help=f"With commas between them, of: {', '.join(MEASURES)}.")]
-Format = Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file to write instead of showing the table.")]
-DEFAULT = ",".join(HEADLINE)
+if TYPE_CHECKING:
+    from evenkeel.results.table import ResultTable
+
+Measures = Annotated[
+    str, typer.Option(help="Names with commas between them; `evenkeel list` shows all. Default: the headline measures.")
+]
 
 
 def table_command(
     folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs below them.")],
-    measures: Measures = DEFAULT,
+    measures: Measures = "",
     format: Format = "text",
     path: Output = None,
 ) -> None:
@@ -30,6 +28,8 @@ def table_command(
 
     CSV has every digit, and an estimate in three columns: mean, half of the 95% interval, number of runs.
     """
+    from evenkeel.results.overview import measures_table
+
     names = _checked(measures, format)
     show([measures_table(read_runs(folders), names)], format, path)
 
@@ -40,7 +40,7 @@ def compare_command(
         Path | None,
         typer.Argument(help="What to compare it with. Left out: in DIR_A, without CBA and with.", metavar="DIR_B"),
     ] = None,
-    measures: Measures = DEFAULT,
+    measures: Measures = "",
     format: Format = "text",
     path: Output = None,
 ) -> None:
@@ -60,15 +60,21 @@ def compare_command(
 
 def _checked(measures: str, format: str) -> list[str]:
     """The names, each once; wrong ones are told before many runs are read."""
+    from evenkeel.results.formats import FORMATS
+    from evenkeel.results.measures import MEASURES
+    from evenkeel.results.overview import HEADLINE
+
     one_of("format", format, FORMATS)
-    names = list(dict.fromkeys(name.strip() for name in measures.split(",")))
+    names = list(dict.fromkeys(name.strip() for name in measures.split(","))) if measures else list(HEADLINE)
     for name in names:
         one_of("measures", name, MEASURES)
     return names
 
 
-def show(sheets: Sequence[ResultTable], format: str, path: Path | None) -> None:
+def show(sheets: "Sequence[ResultTable]", format: str, path: Path | None) -> None:
     """In the terminal, or all in one file; CSV has them one below the other, an empty line between."""
+    from evenkeel.results.formats import render, to_rich
+
     text = "\n".join(render(sheet, format) for sheet in sheets)
     if path is not None:
         try:

@@ -1,19 +1,16 @@
 """`evenkeel tune`: settings chosen on the first tasks."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import DataFolder, SaveEvery, notes, out
-from evenkeel.cli.execution import Execution, LedgerFolder, Ray, Resources, Workers, do
-from evenkeel.cli.tables import show
+from evenkeel.cli.console import DataFolder, LedgerFolder, Ray, Resources, SaveEvery, Workers, notes, out
 from evenkeel.errors import RunError
-from evenkeel.experiment.config import Config
-from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.tune import Search
-from evenkeel.results.measures import MEASURES
-from evenkeel.results.table import Cell, ResultTable, Shown
+
+if TYPE_CHECKING:
+    from evenkeel.experiment.config import Config
+    from evenkeel.results.table import Cell
 
 
 def tune_command(
@@ -31,6 +28,13 @@ def tune_command(
 
     Stop it at any moment and start it again: it goes on where it was, and finds what it would have found.
     """
+    from evenkeel.cli.execution import Execution, do
+    from evenkeel.cli.tables import show
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.grids.tune import Search
+    from evenkeel.results.measures import MEASURES
+    from evenkeel.results.table import ResultTable, Shown
+
     search, ledger = Search(file), Ledger(folder)
     execution = Execution(ledger, data, save_every, workers, ray, resources)
 

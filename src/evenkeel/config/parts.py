@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic_core import to_jsonable_python
 
+from evenkeel.config.written import without_later_defaults
 from evenkeel.errors import EvenkeelError, nearest
 from evenkeel.learning.methods import METHODS, Method
 
@@ -31,7 +33,7 @@ class Kind:
 
 
 def complete(where: str, given: object, kind: Kind) -> PartSettings:
-    """The table of a part with every default written out, or a FaultError."""
+    """Return the table of a part with its defaults written out, as `written` says; raise ConfigError if it is wrong."""
     registry = kind.registry
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         raise ConfigError(f"{where} must be a table with a name, one of {', '.join(registry)}; it is {given!r}.")
@@ -59,7 +61,10 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
         if any(model.model_fields[key].is_required() for key in wrong):
             raise ConfigError("\n".join(faults)) from None
         checked = model.model_validate({key: value for key, value in known.items() if key not in wrong})
-    table = {"name": name, **checked.model_dump(mode="json")}
+    written = without_later_defaults(
+        where.partition(".")[0], name, checked.model_dump(mode="json"), to_jsonable_python(_defaults(model))
+    )
+    table = {"name": name, **written}
     if kind.buildable:
         try:
             make(table, registry)  # values of the right type may still make no sense to the part itself
@@ -81,8 +86,13 @@ def make(table: PartSettings, registry: Registry, *args: Any, **given: Any) -> A
 
 def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:
     """The settings of a part, with their defaults; `inspect.Parameter.empty` for one that must be given."""
-    fields = _settings(part, kind).model_fields.items()
-    return {name: inspect.Parameter.empty if field.is_required() else field.default for name, field in fields}
+    model = _settings(part, kind)
+    return {**dict.fromkeys(model.model_fields, inspect.Parameter.empty), **_defaults(model)}
+
+
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """The defaults of those settings that have one."""
+    return {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
 
 
 def first_of_each(error: ValidationError) -> list[Any]:

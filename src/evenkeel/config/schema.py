@@ -11,13 +11,16 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    SerializerFunctionWrapHandler,
     StrictStr,
     ValidationInfo,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from evenkeel.config.parts import LENIENT, ConfigError, Kind, PartSettings, complete, make
+from evenkeel.config.written import without_later_defaults
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
 from evenkeel.learning.adaptors.cba import ADAPTORS
@@ -40,6 +43,17 @@ class StrictModel(BaseModel):
         "validate_default": True,
         "use_attribute_docstrings": True,  # the text below a field explains it in `evenkeel list`
     }
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out settings that came later and have their default: records made without them are compared."""
+        fields = type(self).model_fields.items()
+        at_default = [
+            name for name, field in fields if getattr(self, name) == field.get_default(call_default_factory=True)
+        ]
+        content: dict[str, Any] = dump(self)
+        defaults = {name: content[name] for name in at_default if name in content}
+        return without_later_defaults("tables", type(self).__name__, content, defaults)
 
 
 class MemorySettings(StrictModel):

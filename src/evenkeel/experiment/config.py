@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeInt, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, NonNegativeInt, PlainSerializer
 
 from evenkeel.config.build import title_of
 from evenkeel.config.loading import checked, read_tables
@@ -23,11 +23,6 @@ class DataLimits(StrictModel):
     """Only the first tasks of the stream; outputs are as many as without"""
     held_out: Share = None
     """Share of each class's training samples to be tested on instead of the test data"""
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the younger settings where they are not used: records of older runs lack them, and are compared."""
-        return {name: value for name, value in dump(self).items() if name in ("train", "test") or value is not None}
 
 
 class Batches(StrictModel):

@@ -1,0 +1,22 @@
+"""Which settings a config writes into records, run keys and service folders."""
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+FIRST = tomllib.loads((files("evenkeel.config") / "first_settings.toml").read_text(encoding="utf-8"))
+
+
+def without_later_defaults(
+    kind: str, name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Leave out settings that have their default, unless version 0.1 had them: it wrote all of its own.
+
+    So a setting that is added later changes nothing that was made without it. `kind` and `name` say whose settings
+    these are: a part ("method", "er") or a table of the config ("tables", "Evaluation").
+    """
+    always = FIRST.get(kind, {}).get(name, ())
+    return {
+        key: value for key, value in values.items() if key in always or key not in defaults or value != defaults[key]
+    }
