@@ -10,7 +10,7 @@ from torch import nn
 
 import evenkeel as ek
 from evenkeel.grids.grid_file import read_grid
-from tests.streams import images
+from tests.helpers.streams import images
 
 
 class Whole(nn.Sequential):

@@ -20,8 +20,8 @@ from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.records import Record, Started, to_line, whole_records
 from evenkeel.service.service import Service
-from tests.compatibility.make import CLINC150, LEDGER, RUN
-from tests.compatibility.states import CUT, LEARNERS, STREAM, arithmetic, digests, learn
+from tests.helpers.make_old_files import CLINC150, LEDGER, RUN
+from tests.helpers.old_learners import CUT, LEARNERS, STREAM, arithmetic, digests, learn
 
 OLD = Path(__file__).parent / "0.1"
 RESULTS = Path(__file__).parents[2] / "results"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.files import Told
+from tests.helpers.data_files import Told
 
 REAL = os.environ.get("EVENKEEL_DATA")  # before the tests hide it
 

@@ -15,7 +15,7 @@ from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.data.files import Told, pictures, write_cifar_parquet, write_image
+from tests.helpers.data_files import Told, pictures, write_cifar_parquet, write_image
 
 TRAIN, TEST = pictures(20), pictures(10, seed=1)
 

@@ -4,7 +4,7 @@ import torch
 
 from evenkeel.data.dataset import DataSet
 from evenkeel.errors import DataError, SettingsError
-from tests.data.files import pictures
+from tests.helpers.data_files import pictures
 
 X, X_TEST = np.arange(12, dtype=np.float64).reshape(6, 2), np.zeros((3, 2))
 Y, Y_TEST = ["b", "a", "c", "a", "b", "a"], ["a", "b", "c"]

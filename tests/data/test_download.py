@@ -14,7 +14,7 @@ import pytest
 from evenkeel.data import download
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.data.files import Told, pictures, write_cifar_parquet
+from tests.helpers.data_files import Told, pictures, write_cifar_parquet
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
 

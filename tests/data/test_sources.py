@@ -13,8 +13,16 @@ from evenkeel.data import cache
 from evenkeel.data.readers.names import CIFAR10, CIFAR100, CIFAR100_COARSE, FASHION_MNIST
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError, SettingsError
-from tests.data.files import Told, encoded, image_column, pictures, write_cifar_parquet, write_image, write_parquet
-from tests.data.test_pickles import TEST, TRAIN, cifar10_files, put
+from tests.helpers.data_files import (
+    Told,
+    encoded,
+    image_column,
+    pictures,
+    write_cifar_parquet,
+    write_image,
+    write_parquet,
+)
+from tests.helpers.pickles import TEST, TRAIN, cifar10_files, put
 
 
 def test_every_source_is_called_alike() -> None:

@@ -1,6 +1,5 @@
 """Grids whose processes are killed at any moment: every run is finished once, and equals that of a grid left alone."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -15,43 +14,8 @@ import pytest
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.folder import MODEL
 from evenkeel.grids.grid_file import read_grid
-from evenkeel.grids.job import Job
-from evenkeel.grids.launchers.in_process import InProcess
-from evenkeel.grids.ledger import INDEX, Ledger, run_key
-from evenkeel.grids.schedule import Grid
-from evenkeel.results.records import RECORDS
-from tests.test_kill import same_runs
-
-GRID = """
-seeds = 2
-[[blocks]]
-base = "digits"
-set = { limits = { train = 40 }, evaluation = { every = 0, alignment = 0 }, threads = 1 }
-vary = { "adaptor.name" = ["none", "cba"], "method.name" = ["er", "derpp"] }
-"""
-
-
-def jobs(configs: list[Config], folder: Path, save_every: float = 0.0) -> list[Job]:
-    return [Job(run_key(each), each.model_dump(mode="json"), str(folder), None, save_every) for each in configs]
-
-
-def undisturbed(configs: list[Config], folder: Path) -> Ledger:
-    grid = Grid(Ledger(folder), jobs(configs, folder, 30.0))
-    for _ in grid.go(InProcess(threads=1)):
-        pass
-    assert not grid.failed
-    return grid.ledger
-
-
-def require_same(ledger: Ledger, whole: Ledger, configs: list[Config]) -> None:
-    keys = {run_key(config) for config in configs}
-    assert set(ledger.runs()) == keys
-    for key in keys:
-        same_runs(ledger.folder(key), whole.folder(key))
-        assert (ledger.folder(key) / RECORDS).read_text().count('"kind":"end"') == 1
-        assert not ledger.failures(key)
-    noted = [json.loads(line)["key"] for line in (ledger.path / INDEX).read_text().splitlines()]
-    assert sorted(noted) == sorted(keys)
+from evenkeel.grids.ledger import Ledger, run_key
+from tests.helpers.grids import GRID, require_same, undisturbed
 
 
 def command(*arguments: str) -> None:

@@ -12,8 +12,8 @@ from evenkeel.errors import RunError, SettingsError
 from evenkeel.experiment.folder import MODEL, Folder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.results.records import PACKED, RECORDS, Results, find_runs, last_record, to_line
-from tests.runs import make_run
-from tests.test_experiment import config
+from tests.helpers.experiments import config
+from tests.helpers.runs import make_run
 
 
 def test_a_key_says_what_a_run_is() -> None:

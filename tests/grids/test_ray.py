@@ -13,7 +13,7 @@ from evenkeel.errors import SettingsError
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
-from tests.grids.test_kills import GRID, jobs, require_same, undisturbed
+from tests.helpers.grids import GRID, jobs, require_same, undisturbed
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'evenkeel[ray]'")
 pytestmark = [

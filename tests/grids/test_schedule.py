@@ -17,7 +17,7 @@ from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import PATIENCE, Grid
 from evenkeel.results.records import Results
-from tests.grids.test_kills import jobs
+from tests.helpers.grids import jobs
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
 

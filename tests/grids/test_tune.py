@@ -11,8 +11,8 @@ from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
 from evenkeel.grids.tune import FIRST_SEED, Search, Tried
-from tests.grids.test_kills import jobs
-from tests.test_cli import call
+from tests.helpers.commands import call
+from tests.helpers.grids import jobs
 
 pytest.importorskip("optuna", reason="Optuna is an extra: pip install 'evenkeel[tune]'")
 

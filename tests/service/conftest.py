@@ -1,17 +1,14 @@
 """Services in this process, and what is taught to them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from evenkeel.service.examples import Given
 from evenkeel.service.service import Service
-from tests.service.serving import VECTORS
-
-Open = Callable[..., Service]
+from tests.helpers.services import Open
+from tests.helpers.serving import VECTORS
 
 
 @pytest.fixture
@@ -31,17 +28,3 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     for service in services:
         service.close()
     torch.set_num_threads(threads)
-
-
-def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = "") -> list[Given]:
-    """Random vectors around a corner for each label."""
-    generator = np.random.default_rng(seed)
-    chosen = [labels[place % len(labels)] for place in range(count)]
-    x = generator.normal(scale=0.3, size=(count, 4))
-    for row, label in zip(x, chosen, strict=True):
-        row[labels.index(label) % 4] += 2
-    packed = [row.tobytes() for row in x.astype(np.float32)]
-    return [
-        Given(row, label, f"{own}{place}" if own else None)
-        for place, (row, label) in enumerate(zip(packed, chosen, strict=True))
-    ]

@@ -1,0 +1,156 @@
+"""The command line, as a user calls it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import evenkeel as ek
+from evenkeel.cli import console
+from evenkeel.config.loading import presets
+from tests.helpers.commands import call
+
+SHORT = ["--set", "limits.train=20", "--set", "evaluation.every=0"]
+
+
+def test_run_then_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, setting in {"plain": "none", "cba": "cba"}.items():
+        code, out, err = call(
+            capsys, "run", "digits", "--set", f"adaptor.name={setting}", *SHORT, "--out", str(tmp_path / name)
+        )
+        assert code == 0, err
+        assert ("ER + CBA" in out) == (name == "cba")
+        assert str(tmp_path / name) in out.replace("\n", "")
+    page = tmp_path / "page.html"
+    code, out, err = call(capsys, "report", str(tmp_path), "-o", str(page), "--title", "Mine")
+    assert code == 0, err
+    assert "gain by CBA" in out
+    assert "<title>Mine" in page.read_text()
+    results = ek.Results.read(tmp_path / "cba")
+    assert results.ended is not None
+    assert f"{results.ended.metrics['acc']:.1f}" in page.read_text()
+
+
+def test_a_run_has_a_folder_of_its_own_by_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in ("1", "2"):
+        assert call(capsys, "run", "digits-cba", *SHORT, "--set", f"seed={seed}")[0] == 0
+    assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == [
+        "digits-disjoint-er-cba-seed1",
+        "digits-disjoint-er-cba-seed2",
+    ]
+
+
+def test_images_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chance = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 2)):
+        for name in ("cat", "dog", "cow", "hen"):
+            folder = tmp_path / "photos" / split / name
+            folder.mkdir(parents=True)
+            for place in range(count):
+                Image.fromarray(chance.integers(0, 256, (9, 11, 3), dtype=np.uint8)).save(folder / f"{place}.png")
+    settings = ["data.name=folder", f"data.path={tmp_path / 'photos'}", "data.size=8", "scenario.tasks=2"]
+    order = '["dog", "cat", "hen", "cow"]'
+    code, out, err = call(
+        capsys,
+        "run",
+        "digits",
+        *(part for each in [*settings, f"scenario.order={order}"] for part in ("--set", each)),
+        "--out",
+        str(tmp_path / "run"),
+    )
+    assert code == 0, err
+    started = ek.Results.read(tmp_path / "run").started
+    assert started.data["classes"] == ["cat", "cow", "dog", "hen"]
+    assert [task["classes"] for task in started.tasks] == [[2, 0], [3, 1]]
+    code, out, err = call(capsys, "data", "show", "folder", f"path={tmp_path / 'photos'}", "size=8")
+    assert code == 0, err
+    assert "24 / 8" in out
+    assert "(3, 8, 8) uint8" in out
+    code, out, _ = call(capsys, "data", "list")
+    assert "photos" in out
+    assert call(capsys, "data", "clear", "photos")[0] == 0
+
+
+def test_brackets_in_names_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("ER [lr=0.1]", "[/red]", "a b"):
+        folder = tmp_path / f"a[{name.replace('/', '')}]"
+        code, out, err = call(capsys, "run", "digits", *SHORT, "--set", f"name={name}", "--out", str(folder))
+        assert code == 0, err
+        assert f"│ {name} " in out
+        assert f"Records: {folder}" in out
+
+
+def test_one_run_that_has_not_begun_does_not_spoil_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "run", "digits", *SHORT, "--out", str(tmp_path / "one"))[0] == 0
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "records.jsonl").touch()
+    code, _, err = call(capsys, "report", str(tmp_path), "-o", str(tmp_path / "page.html"))
+    assert code == 0
+    assert "Left out" in err
+    code, _, err = call(capsys, "report", str(tmp_path), "-o", str(tmp_path))
+    assert code == 1
+    assert "it is a folder" in err
+    assert call(capsys, "report", str(tmp_path / "two"))[0] == 1
+
+
+def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.out, "_width", 400)
+    code, out, _ = call(capsys, "list")
+    assert code == 0
+    for registry in (ek.METHODS, ek.SOURCES, ek.SCENARIOS, ek.NETS, ek.AUGMENTS, presets()):
+        for name in registry:
+            assert re.search(rf"│ {re.escape(name)} ", out), name
+    assert "alpha=0.2, beta=0.5" in out
+    assert "[scenario]" in out
+    assert "evaluation.alignment" in out
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "preset": (["run", "digit"], "no config file 'digit'.*Did you mean 'digits'"),
+    "setting": (["run", "digits", "--set", "method.alpha=1"], "method.er has no setting 'alpha'"),
+    "form": (["run", "digits", "--set", "seed"], "not of the form part.setting=value"),
+    "data": (["run", "paper/cifar10-er", "--data", "/nonexistent"], "cifar10.*evenkeel data get cifar10"),
+    "report": (["report", "/nonexistent"], "There is no run in '/nonexistent'"),
+    "download": (["data", "get", "cifar"], "'cifar' is none of the sets.*Did you mean 'cifar10'"),
+    "shown": (["data", "show", "npz", "path=none.npz"], "none.npz"),
+    "width": (["run", "digits", "--set", "net.width=-1"], "width=-1 must be a whole number of at least 1"),
+    "clear": (["data", "clear", "mnist"], "The cache has no 'mnist'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_one_message(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVENKEEL_DATA", raising=False)
+    code, out, err = call(capsys, *arguments)
+    assert code == 1
+    assert re.search(sentence, err.replace("\n", " ")), err
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("records.jsonl"))
+    assert out == ""
+
+
+def test_importing_the_library_does_not_import_what_only_some_need() -> None:
+    heavy = "matplotlib|sklearn|pyarrow|PIL|huggingface_hub|typer|jinja2|scipy"
+    code = f"import sys, re, evenkeel; print([m for m in sys.modules if re.fullmatch('{heavy}', m)])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "evenkeel", "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "report" in done.stdout

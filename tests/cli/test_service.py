@@ -1,0 +1,186 @@
+"""`evenkeel learn`, `predict`, `export`, `keys`: the service on the command line."""
+
+import io
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from evenkeel.learning.export import described
+from evenkeel.service.store.keys import LOOK, Keyring
+from tests.helpers.commands import call
+from tests.helpers.services import Open, examples
+
+IMAGES = [
+    "--set",
+    "input.size=[8, 8]",
+    "--set",
+    "input.channels=1",
+    "--set",
+    "batches.wait=0.05",
+    "--set",
+    "batches.size=4",
+]
+VECTORS = ["--set", "input.features=4", "--set", "net.hidden=[16]", "--set", "batches.wait=0.05"]
+
+
+def pictures(folder: Path, count: int) -> None:
+    chance = np.random.default_rng(0)
+    for name, brightness in (("dark", 40), ("light", 210)):
+        (folder / name).mkdir(parents=True)
+        for place in range(count):
+            pixels = chance.normal(brightness, 10, (10, 12)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{place}.png")
+
+
+def lines(count: int, *, seed: int = 0, labelled: bool = True) -> list[str]:
+    given = examples(count, seed=seed, own="e")
+    rows = []
+    for each in given:
+        x = np.frombuffer(each.x, dtype=np.float32).tolist()
+        rows.append(json.dumps({"x": x, "label": each.label, "id": each.id} if labelled else {"x": x}))
+    return rows
+
+
+def test_a_folder_of_images_is_taught_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures(tmp_path / "photos", 30)
+    model, photos = str(tmp_path / "model"), str(tmp_path / "photos")
+    code, shown, errors = call(capsys, "learn", model, photos, *IMAGES)
+    assert code == 0, errors
+    assert [word for word in ("60", "2") if word not in shown] == []
+    code, shown, errors = call(capsys, "learn", model, photos)  # given again it teaches nothing twice
+    assert code == 0, errors
+    assert "│ 0 " in shown
+    assert "│ 60 " in shown
+    code, shown, errors = call(capsys, "predict", model, str(tmp_path / "photos" / "light"), "--top", "1")
+    assert code == 0, errors
+    told = [json.loads(line) for line in shown.splitlines()]
+    assert [len(told), told[0]["source"]] == [30, str(tmp_path / "photos" / "light" / "0.png")]
+    assert [each["label"] for each in told].count("light") >= 25
+    assert len(told[0]["probabilities"]) == 1
+    code, shown, _ = call(capsys, "predict", model, str(tmp_path / "photos" / "dark" / "3.png"))
+    assert (code, json.loads(shown)["label"]) == (0, "dark")
+
+
+def test_json_lines_come_from_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tmp_path / "model")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines(64)) + "\n\n"))
+    code, _, errors = call(capsys, "learn", model, "-", *VECTORS)
+    assert code == 0, errors
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines(3, labelled=False))))
+    code, shown, errors = call(capsys, "predict", model, "-")
+    assert code == 0, errors
+    assert [json.loads(line)["label"] for line in shown.splitlines()] == ["cat", "dog", "cat"]
+    bad = [*lines(2, seed=3), '{"x": [1, 2], "label": "cat"}']
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(bad)))
+    code, _, errors = call(capsys, "learn", model, "-")
+    assert code == 1
+    assert "line 3: x: List should have at least 4 items" in errors
+
+
+def test_a_file_of_lines_is_taught_once_through_a_small_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({name: value for name, value in json.loads(line).items() if name != "id"}) for line in lines(64)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    arguments = ["learn", str(tmp_path / "model"), str(tmp_path / "rows.jsonl")]
+    code, shown, errors = call(capsys, *arguments, *VECTORS, "--set", "limits.queue=10")
+    assert code == 0, errors
+    assert "│ 64 " in shown
+    code, shown, errors = call(capsys, *arguments)
+    assert code == 0, errors
+    assert "│ 0 " in shown
+
+
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_parquet_is_taught(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "data.parquet"
+    if kind == "vectors":
+        given = examples(64)
+        x = pa.array([np.frombuffer(each.x, dtype=np.float32).tolist() for each in given], pa.list_(pa.float32()))
+        pq.write_table(pa.table({"x": x, "label": [each.label for each in given]}), file)
+    else:
+        pictures(tmp_path / "photos", 32)
+        files = sorted((tmp_path / "photos").rglob("*.png"), key=lambda path: path.name)
+        cells = [{"bytes": path.read_bytes(), "path": path.name} for path in files]
+        names = json.dumps({"info": {"features": {"label": {"names": ["cat", "dog"]}}}})
+        table = pa.table({"image": cells, "label": [int(path.parent.name == "light") for path in files]})
+        pq.write_table(table.replace_schema_metadata({"huggingface": names}), file)
+    settings = VECTORS if kind == "vectors" else IMAGES
+    code, shown, errors = call(capsys, "learn", str(tmp_path / "model"), str(file), *settings)
+    assert code == 0, errors
+    assert "│ 64 " in shown
+    code, shown, errors = call(capsys, "predict", str(tmp_path / "model"), str(file))
+    assert code == 0, errors
+    assert {json.loads(line)["label"] for line in shown.splitlines()} == {"cat", "dog"}
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "no such source": (["learn", "{model}", "nowhere"], "'nowhere' is none of these"),
+    "no folder yet": (["learn", "{empty}", "nowhere"], "Give --config FILE"),
+    "images for vectors": (["learn", "{model}", "{photos}"], "this service takes vectors of 4 numbers"),
+    "no labels": (["learn", "{model}", "{photos}/dark"], "has no folders, one for each class"),
+    "predict nothing": (["predict", "{empty}", "nowhere"], "not the folder of a service"),
+    "export nothing": (["export", "{model}", "-o", "{model}.onnx"], "[Nn]othing was learned"),
+    "export to text": (["export", "{model}", "-o", "{model}.txt"], "must end in .onnx or .pt2"),
+    "no such version": (
+        ["export", "{model}", "-o", "{model}.pt2", "--version", "7"],
+        "has not the version 7; it has 0",
+    ),
+    "no such scope": (["keys", "add", "{model}", "me", "--scope", "lern"], "Did you mean 'learn'"),
+    "no such key": (["keys", "remove", "{model}", "me"], "no key named 'me'; there are: none"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_is_one_sentence(case: str, tmp_path: Path, opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    opened().close()
+    pictures(tmp_path / "photos", 1)
+    arguments, expected = WRONG[case]
+    places = {name: str(tmp_path / name) for name in ("model", "empty", "photos")}
+    code, _, errors = call(capsys, *(word.format(**places) for word in arguments))
+    assert code == 1
+    assert re.search(expected, errors), errors
+    assert "Traceback" not in errors
+
+
+def test_a_folder_that_is_served_is_not_taught_by_a_command(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    service = opened()
+    code, _, errors = call(capsys, "learn", str(service.model_folder.path), "-")
+    assert code == 1
+    assert "is at work in" in errors
+
+
+def test_the_classifier_is_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines(64))))
+    assert call(capsys, "learn", str(tmp_path / "model"), "-", *VECTORS)[0] == 0
+    code, shown, errors = call(capsys, "export", str(tmp_path / "model"), "-o", str(tmp_path / "model.pt2"))
+    assert code == 0, errors
+    assert "2 classes" in shown
+    assert described(tmp_path / "model.pt2")["labels"] == ["cat", "dog"]
+
+
+def test_keys_are_made_listed_and_removed(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    model_folder = opened(start=False).model_folder
+    code, secret, _ = call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "predict,learn")
+    assert code == 0
+    keyring = Keyring(model_folder.keys, open_without=False)
+    assert keyring.scopes(f"Bearer {secret.strip()}") == ["predict", "learn"]
+    assert secret.strip() not in model_folder.keys.read_text()
+    assert model_folder.keys.stat().st_mode & 0o777 == 0o600
+    assert "camera" in call(capsys, "keys", "list", str(model_folder.path))[1]
+    assert "already" in call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "admin")[2]
+    assert call(capsys, "keys", "remove", str(model_folder.path), "camera")[0] == 0
+    time.sleep(LOOK)
+    assert keyring.scopes(f"Bearer {secret.strip()}") is None

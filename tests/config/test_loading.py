@@ -1,0 +1,161 @@
+"""Configs: every fault in one message, with the nearest name; presets; overrides."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.config.loading import presets
+from evenkeel.errors import SettingsError
+from evenkeel.experiment.config import load_config
+from evenkeel.experiment.setup import new_learner, planned
+from tests.helpers.experiments import DATA
+
+
+def faults(given: Any, *overrides: str) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load_config(given, overrides)
+    first, *rest = str(caught.value).splitlines()
+    assert first == ("The config has a fault:" if len(rest) == 1 else f"The config has {len(rest)} faults:")
+    return [line.removeprefix("- ") for line in rest]
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown table": ({"metod": {"name": "er"}}, "metod is unknown; there are seed, .* Did you mean 'method'?"),
+    "unknown setting": ({"memory": {"capacty": 3}}, "memory.capacty is unknown; .* Did you mean 'capacity'?"),
+    "unknown part": ({"method": {"name": "derp"}}, "method.name = 'derp' is not one of .* Did you mean 'derpp'?"),
+    "setting of a part": ({"adaptor": {"name": "cba", "evry": 2}}, "no setting 'evry'; .* Did you mean 'every'?"),
+    "type": ({"adaptor": {"name": "cba", "lr": "fast"}}, "adaptor.lr = 'fast': input should be a valid number"),
+    "value of a part": ({"adaptor": {"name": "cba", "start": "x"}}, "adaptor.cba: start='x' is not one of"),
+    "inner part": ({"method": {"name": "rar", "base": {"name": "dre"}}}, "method.base.name = 'dre' is not one of"),
+    "missing": ({"scenario": {"name": "blurry", "tasks": 2}}, "scenario.percent is missing."),
+    "range": ({"seed": -1}, "seed = -1: input should be greater than or equal to 0"),
+    "choice": ({"learner": {"head": "fixd"}}, "learner.head = 'fixd': input should be 'fixed' or 'growing'"),
+    "memory": ({"memory": {"capacity": "lots"}}, "memory: memory='lots' is neither"),
+    "momentum": ({"optimizer": {"name": "Adam", "momentum": 0.9}}, "Adam has no momentum"),
+    "infinite": ({"optimizer": {"lr": float("inf")}}, "optimizer.lr = inf: input should be a finite number"),
+    "infinite setting of a part": ({"adaptor": {"name": "cba", "lr": float("nan")}}, "adaptor.lr = nan: .* finite"),
+    "no name": ({"adaptor": {"every": 1}}, "adaptor must be a table with a name, one of cba"),
+    "type of what is required": ({"scenario": {"name": "disjoint", "tasks": "two"}}, "scenario.tasks = 'two': input"),
+    "one of several types": ({"memory": {"capacity": 0}}, "memory.capacity = 0: input should be greater than 0"),
+    "inner table": (
+        {"learner": {"normalize": {"foo": 1, "mean": [1], "std": [1]}}},
+        "learner.normalize.foo is unknown",
+    ),
+    "not a table": ({"net": "resnet18"}, "net must be a table with a name, one of resnet18, convnet, mlp; it is"),
+    "order of a domain": (
+        {"scenario": {"name": "rotated", "order": "given"}},
+        "scenario.rotated has no setting 'order'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "sentence"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
+    import re
+
+    (found,) = faults(given)
+    assert re.search(sentence, found), found
+
+
+def test_all_faults_come_at_once() -> None:
+    together: dict[str, Any] = {}
+    for name in ("unknown table", "unknown setting", "unknown part", "range", "choice", "missing"):
+        together |= FAULTS[name][0]
+    together["adaptor"] = {"name": "cba", "lr": "fast", "start": "x", "evry": 2}
+    assert len(faults(together)) == 6 + 3
+
+
+def test_every_preset_can_be_learned_with() -> None:
+    """As far as the data here allows: the learner of each is built for small images."""
+    assert "paper/cifar10-er-cba" in presets()
+    for name, about in presets().items():
+        config = load_config(name, ["scenario.tasks=2"])
+        if isinstance(config.scenario and config.scenario.get("order"), list):  # of classes that are not here
+            config = load_config(config, ["scenario.order=given"])
+        assert about
+        assert not about.startswith("[")
+        if config.net["name"] != "mlp":
+            small = load_config(config, ["batches.size=6", "net.width=4"])
+            plain = small.model_copy(update={"learner": small.learner.model_copy(update={"normalize": None})})
+            new_learner(planned(plain, DATA, None, lambda *_: None))
+
+
+@pytest.mark.parametrize("name", ["er", "derpp", "clser", "rar"])
+@pytest.mark.parametrize("data", ["cifar10", "cifar100", "tiny-imagenet", "cifar10-blurry", "cifar10-offline"])
+def test_presets_with_and_without_cba_differ_in_nothing_else(data: str, name: str) -> None:
+    plain, corrected = (load_config(f"paper/{data}-{name}{end}") for end in ("", "-cba"))
+    assert corrected.adaptor is not None
+    assert corrected.adaptor["lr"] == (1e-3 if data.startswith("cifar10") and data != "cifar100" else 1e-2)
+    same = {"name", "adaptor"} | (
+        {"learner"} if "offline" in data else set()
+    )  # there CBA comes with a trick, see preset
+    assert plain.model_dump(exclude=same) == corrected.model_dump(exclude=same)
+    assert plain.batches.size == plain.learner.replay == 32
+    assert plain.batches.drop_last == ("offline" not in data)
+
+
+def test_overrides() -> None:
+    config = load_config({"method": {"name": "derpp", "alpha": 0.7}}, ["method.beta=1", "seed=4", "name=my run"])
+    assert (config.method["alpha"], config.method["beta"], config.seed, config.name) == (0.7, 1.0, 4, "my run")
+    assert load_config({"method": {"name": "derpp", "alpha": 0.7}}, ["method.name=er"]).method == {
+        "name": "er",
+        "joint_forward": False,
+    }
+    assert load_config({"adaptor": {"name": "cba"}}, ["adaptor.name=none"]).adaptor is None
+    assert load_config({}, ["adaptor.name=cba", "adaptor.hidden=[64, 64]"]).adaptor["hidden"] == [64, 64]  # type: ignore[index]
+    late = load_config({}, ["method.alpha=0.3", "method.name=derpp"])  # in one command the order does not matter
+    assert late.method["alpha"] == 0.3
+    assert load_config({}, ["name=5"]).name == "5"
+    assert load_config({}, ["name=2024-01-01"]).name == "2024-01-01"
+    assert load_config({}, ["evaluation.sample=none"]).evaluation.sample is None
+    assert load_config(late, ["seed=3"]).seed == 3
+    assert load_config(late) is late
+    assert load_config({"extends": "digits"}).memory.capacity == 20
+    for wrong in ("seed", "=3", ""):
+        with pytest.raises(SettingsError, match=r"is not of the form part.setting=value"):
+            load_config({}, [wrong])
+
+
+def test_names_say_what_a_run_is() -> None:
+    assert load_config({}).name == "ER"
+    assert load_config({"adaptor": {"name": "cba"}}).name == "ER + CBA"
+    assert load_config({"method": {"name": "rar", "base": {"name": "derpp"}}}).name == "RAR(DER++)"
+
+
+def test_files_extend_files_and_presets(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text('extends = "digits"\n[method]\nname = "derpp"\nalpha = 0.9\n')
+    (tmp_path / "mine.toml").write_text('extends = "base"\nseed = 7\n[method]\nbeta = 0.1\n')
+    config = load_config(tmp_path / "mine.toml")
+    assert config.seed == 7
+    assert (config.method["alpha"], config.method["beta"]) == (0.9, 0.1)
+    assert config.memory.capacity == 20
+    (tmp_path / "self.toml").write_text('extends = "other"\n')
+    (tmp_path / "other.toml").write_text('extends = "self.toml"\n')
+    (tmp_path / "number.toml").write_text("extends = 5\n")
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbfseed = 4\n")
+    assert load_config(tmp_path / "marked.toml").seed == 4
+    (tmp_path / "broken.toml").write_text("[method\n")
+    (tmp_path / "lost.toml").write_text('extends = "digit"\n')
+    for name, sentence in {
+        "self": "extends itself",
+        "number": "extends = 5 is not the name of a config",
+        "broken": "broken.toml' is not a TOML file",
+        "lost": "no preset of that name.* Did you mean 'digits'",
+    }.items():
+        with pytest.raises(SettingsError, match=sentence):
+            load_config(tmp_path / f"{name}.toml")
+    with pytest.raises(
+        SettingsError, match=r"no config file 'paper/cifar10-er-cb'.* Did you mean 'paper/cifar10-er-cba'"
+    ):
+        load_config("paper/cifar10-er-cb")
+
+
+def test_a_config_is_complete_and_reads_back() -> None:
+    config = load_config("digits-cba", ["method.name=rar", "method.base.name=derpp"])
+    dumped = config.model_dump(mode="json")
+    assert dumped["adaptor"]["hidden"] == [256]
+    assert dumped["method"]["base"]["beta"] == 0.5
+    assert load_config(dumped) == config
+    assert isinstance(config, ek.Config)

@@ -1,0 +1,95 @@
+"""Arrays that numpy saved."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenkeel.data.sources import SOURCES
+from evenkeel.errors import DataError
+from tests.helpers.data_files import Told, pictures
+
+ARRAYS: dict[str, Any] = {
+    "x_train": np.arange(8, dtype=np.float16).reshape(4, 2),
+    "y_train": np.array([0, 1, 0, 1]),
+    "x_test": np.zeros((2, 2), np.float16),
+    "y_test": np.array([0, 1]),
+}
+
+
+def put(file: Path, **changed: Any) -> Path:
+    arrays = {name: array for name, array in (ARRAYS | changed).items() if array is not None}
+    np.savez_compressed(file, **arrays)
+    return file
+
+
+def test_features_and_names(tmp_path: Path, told: Told) -> None:
+    for key in ("names", "classes"):
+        data = SOURCES["npz"](None, progress=told, path=put(tmp_path / "some.npz", **{key: ["no", "yes"]}))
+        assert data.classes == ("no", "yes")
+    assert data.name == "some"
+    assert data.train.x.dtype == np.float32
+    assert (data.train.x == ARRAYS["x_train"]).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "read"),
+    [
+        ((5, 6), (1, 5, 6)),
+        ((5, 6, 3), (3, 5, 6)),
+        ((3, 5, 6), (3, 5, 6)),
+        ((1, 5, 4), (1, 5, 4)),
+        ((5, 6, 1), (1, 5, 6)),
+    ],
+)
+def test_layouts_of_images(tmp_path: Path, told: Told, shape: tuple[int, ...], read: tuple[int, ...]) -> None:
+    x = pictures(4, shape)
+    data = SOURCES["npz"](None, progress=told, path=put(tmp_path / "a.npz", x_train=x, x_test=x[:2]))
+    assert data.train.x.shape == (4, *read)
+    assert data.train.x[1].sum() == x[1].sum()
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "a.npz has no array 'y_test', but x_train, y_train, x_test, y_tset. Did you mean 'y_tset'": {
+        "y_test": None,
+        "y_tset": [0, 1],
+    },
+    "cannot be read as an .npz of plain arrays": {"y_train": np.array([0, "a", None, {}], dtype=object)},
+    "a.npz: x_train of a has 4 samples, but y_train has 3 labels": {"y_train": [0, 1, 0]},
+    "a.npz: The class 'c' of a has no training sample": {"names": ["a", "b", "c"]},
+    "a.npz: y_train of a has the label 1 at index 1, but the 1 classes are 0 to 0": {"names": ["a"]},
+    "names of the classes in .*a.npz must be a list of strings, but are float64": {"names": [0.5, 1.0]},
+    "a.npz: .* not finite in float32 at index 0": {"x_test": np.full((2, 2), np.nan)},
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_faulty_arrays_are_told(tmp_path: Path, told: Told, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        SOURCES["npz"](None, progress=told, path=put(tmp_path / "a.npz", **FAULTS[message]))
+
+
+def test_what_is_no_npz_is_told(tmp_path: Path, told: Told) -> None:
+    file = put(tmp_path / "a.npz", x_train=np.random.default_rng(0).random((4, 500)), x_test=np.ones((2, 500)))
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[200:900] = bytes(700)
+    foreign, array = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(foreign, "w") as archive:
+        for name in ARRAYS:
+            archive.writestr(name, "not an array")
+    np.save(array, np.ones(3))
+    for content, message in (
+        (b"", "cannot be read"),
+        (b"text", "cannot be read"),
+        (whole[: len(whole) // 2], "cannot be read"),
+        (bytes(damaged), "cannot be read"),
+        (foreign.getvalue(), "is not an array"),
+        (array.getvalue(), "is a single array; an .npz with x_train"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=rf"a\.npz {message}"):
+            SOURCES["npz"](None, progress=told, path=file)

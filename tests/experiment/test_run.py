@@ -1,0 +1,453 @@
+"""Runs: every method without and with CBA in every scenario, records that tell the truth, own data, exact resume."""
+
+import json
+from functools import partial
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import evenkeel as ek
+from evenkeel.errors import InputError, RunError, SettingsError
+from evenkeel.experiment.folder import MODEL
+from evenkeel.experiment.setup import new_learner, planned
+from evenkeel.results.measures import MEASURES, summarise
+from evenkeel.results.records import RECORDS, to_line
+from tests.helpers.experiments import DATA, config, small_data
+from tests.helpers.streams import images
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "disjoint": {"tasks": 2},
+    "blurry": {"tasks": 2, "percent": 20},
+    "i-blurry": {"tasks": 2, "disjoint": 50, "blur": 20},
+    "gradual": {"tasks": 2},
+    "offline": {"tasks": 2, "epochs": 2},
+    "rotated": {"tasks": 2},
+    "permuted": {"tasks": 2},
+}
+METHODS: dict[str, dict[str, Any]] = {name: {} for name in ek.METHODS} | {"rar": {"repeats": 2}}
+
+
+def results(one: ek.Config, **how: Any) -> ek.Results:
+    return ek.Results.of(ek.run(one, **({"data": DATA} | how)))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("adaptor", ["none", "cba"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str) -> None:
+    made = partial(
+        config,
+        method={"name": method, **METHODS[method]},
+        adaptor={"name": adaptor},
+        scenario={"name": scenario, **SCENARIOS[scenario]},
+    )
+    traits = ek.METHODS[method]
+    if adaptor == "cba" and traits.no_adaptor:
+        with pytest.raises(SettingsError, match=r"cannot be combined with method.name.* it (predicts by|keeps no)"):
+            made()
+        return
+    one = made()
+    if traits.needs_boundaries and scenario in ("gradual", "i-blurry"):
+        with pytest.raises(SettingsError, match=rf"{traits.__name__}\(.*\) waits to be told that a task ended"):
+            results(one)
+        return
+    found = results(one)
+    steps = [task["steps"] for task in found.started.tasks]
+    assert [step.step for step in found.steps] == list(range(1, sum(steps) + 1))
+    assert [step.task for step in found.steps] == [task for task, n in enumerate(steps) for _ in range(n)]
+    assert [(test.task, test.step) for test in found.tested] == [(-1, 0), (0, steps[0]), (1, sum(steps))]
+    assert [point.step for point in found.anytime] == [
+        begin + place + 1 for begin, n in ((0, steps[0]), (steps[0], steps[1])) for place in range(0, n, 2)
+    ]
+    assert all(step % 2 == 0 for step in (each.step for each in found.aligned))
+    assert (adaptor == "cba") == any(step.outer_loss is not None for step in found.steps)
+    assert found.ended is not None
+    assert found.ended.metrics.keys() == MEASURES.keys()
+    missing = {name for name, value in found.ended.metrics.items() if value is None}
+    assert missing == ({"recency_bias"} if scenario in ("rotated", "permuted") else set())
+    for test in found.tested:
+        rows = zip(test.masked, test.seen, test.accuracy, strict=True)
+        assert all(masked >= plain for masked, _, plain in rows)
+        full = 0 if test.task < 0 or not traits.rehearses else 10
+        assert full - (method == "bic") <= sum(test.memory) <= full  # of BiC's part held out, chance fills it or not
+
+
+def test_a_run_is_its_config_seed_and_data() -> None:
+    one = config(adaptor={"name": "cba"})
+    first, again = ([to_line(record) for record in ek.run(one, data=DATA)] for _ in range(2))
+    assert first == again
+    torch.manual_seed(123)
+    assert [to_line(record) for record in ek.run(one, data=DATA)] == first
+    other = results(config("seed=1", adaptor={"name": "cba"}))
+    assert other.started.stream != json.loads(first[0])["stream"]
+
+
+def test_methods_of_one_seed_see_one_stream() -> None:
+    streams = {results(config(method={"name": name})).started.stream for name in ("er", "derpp")}
+    assert len(streams) == 1
+
+
+@pytest.mark.parametrize("measured", ["evaluation.every=0", "evaluation.prequential=false", "evaluation.alignment=0"])
+def test_looking_changes_nothing(measured: str) -> None:
+    """The weights go the same way whatever is measured along it; dropout or augmentation must not notice."""
+    watched, not_watched = results(config()), results(config(measured))
+    assert [step.loss for step in watched.steps] == [step.loss for step in not_watched.steps]
+    assert watched.tested == not_watched.tested
+
+
+def test_the_last_short_batch_can_be_dropped() -> None:
+    kept, dropped = (results(config(f"batches.drop_last={drop}", "batches.size=7")) for drop in ("false", "true"))
+    assert [step.samples for step in kept.steps] == [7, 7, 7, 3] * 2
+    assert [step.samples for step in dropped.steps] == [7, 7, 7] * 2
+    with pytest.raises(
+        SettingsError, match=r"'task 1' has no batch to learn from: its 24 samples .* drop_last = false"
+    ):
+        ek.run(config("batches.drop_last=true", "batches.size=25"), data=DATA)
+
+
+def test_task_information_reaches_the_learner_only_where_the_scenario_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(ek.Learner, "boundary", lambda self: told.append(self.step))
+    results(config())
+    assert told == [4, 8]
+    told.clear()
+    for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
+        results(config(scenario=scenario))
+    assert told == []
+
+
+def test_what_waits_for_boundaries_is_refused_where_none_are_told() -> None:
+    late = {"name": "cba", "start": "second-task"}
+    assert any(step.outer_loss is not None for step in results(config("adaptor.every=1", adaptor=late)).steps)
+    for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
+        with pytest.raises(SettingsError, match=r"CBA\(.*start='second-task'.* waits to be told"):
+            ek.run(config(adaptor=late, scenario=scenario), data=DATA)
+    with pytest.raises(SettingsError, match="waits to be told"):
+        ek.run(config(adaptor=late), stream=images())
+    rar = {"name": "rar", "base": {"name": "ss_il"}}
+    with pytest.raises(SettingsError, match="waits to be told"):
+        ek.run(config(method=rar), stream=images())
+
+
+def test_prequential_predicts_before_it_learns() -> None:
+    """By hand: ask for each batch, then learn it."""
+    setup = planned(config(), DATA, None, lambda *_: None)
+    one, right = new_learner(setup), []
+    for batch in setup.stream.batches():
+        right.append(int((one.predict(batch.x) == np.array(batch.labels)).sum()))
+        one.learn(batch.x, batch.labels)
+    found = results(config(scenario={"name": "disjoint", "tasks": 2, "boundaries": False}))
+    assert [step.correct for step in found.steps] == right
+    assert right[4] == 0  # the first batch of new classes cannot be known yet
+    assert sum(right) > 0
+    assert found.ended is not None
+    assert found.ended.metrics["prequential"] == pytest.approx(100 * sum(right) / 48)
+    assert summarise(results(config("evaluation.prequential=false")))["prequential"] is None
+
+
+def test_own_class_order_and_tasks() -> None:
+    for tasks in ([["dog"], ["bee", "ant"]], [[3], [1, 0]]):
+        found = results(config(scenario={"name": "disjoint", "tasks": tasks}))
+        assert [task["classes"] for task in found.started.tasks] == [[3], [1, 0]]
+    found = results(config(scenario={"name": "disjoint", "tasks": 2, "order": ["dog", "cat", "bee", "ant"]}))
+    assert [task["classes"] for task in found.started.tasks] == [[3, 2], [1, 0]]
+    drawn = {
+        str([task["classes"] for task in results(config(f"seed={seed}", "scenario.order=drawn")).started.tasks])
+        for seed in range(4)
+    }
+    assert len(drawn) > 1
+    with pytest.raises(SettingsError, match=r"dgo.*Did you mean 'dog'"):
+        ek.run(config(scenario={"name": "disjoint", "tasks": [["dgo"], ["cat"]]}), data=DATA)
+
+
+def test_a_growing_head_starts_with_nothing() -> None:
+    found = results(config("learner.head=growing"))
+    assert [step.classes for step in found.steps] == [2] * 4 + [4] * 4
+    assert found.steps[0].correct == 0
+    assert found.tested[1].accuracy[1] == 0
+    assert found.tested[1].masked[1] == 0  # no output of that task exists yet
+
+
+def test_any_iterable_of_batches() -> None:
+    stream = images(batches=8)
+    labels = [[f"class {label}" for label in y] for _, y in stream]
+    batches = [(x.numpy(), y) for (x, _), y in zip(stream, labels, strict=True)]
+    found = results(config(), data=None, stream=(batch for batch in batches))
+    assert len(found.steps) == 8
+    assert found.started.steps is None
+    assert not found.tested
+    assert found.ended is not None
+    assert {name for name, value in found.ended.metrics.items() if value is not None} == {"prequential"}
+
+    test = (torch.cat([x for x, _ in stream]), [label for part in labels for label in part])
+    task = [int(label[-1]) // 2 for label in test[1]]
+    tasked = [(x, y, place // 4) for place, (x, y) in enumerate(batches)]
+    found = results(config(), data=None, stream=tasked, test=(*test, task))
+    assert found.started.steps == 8
+    assert [(each.task, each.step) for each in found.tested] == [(-1, 0), (0, 4), (1, 8)]
+    assert found.ended is not None
+    assert found.ended.metrics["acc"] is not None
+
+
+def test_an_iterable_of_batches_goes_on_too(tmp_path: Path) -> None:
+    batches = images(batches=8)
+    whole = [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "whole")]
+    half = ek.run(config(), stream=batches, out=tmp_path / "half", save_every=0)
+    for _ in range(10):
+        next(half)
+    half.close()  # type: ignore[attr-defined]
+    assert [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "half")] == whole
+
+
+ONE = torch.zeros(1, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("stream", "sentence"),
+    [
+        ([], "The stream is empty"),
+        ([torch.zeros(2, 1, 8, 8)], r"Batch 1 of the stream is not \(x, labels\)"),
+        ([(ONE, [1], 0), (ONE, [1], 1), (ONE, [1], 0)], "Batch 3 .* is of task 0, where 1 or 2 was expected"),
+        ([(ONE, [1], 0), (ONE, [1], 2)], "Batch 2 .* is of task 2, where 0 or 1 was expected"),
+        ([(ONE, [1], 1)], "Batch 1 .* is of task 1, where 0 was expected"),
+        ([(ONE, [1], 0), (ONE, [1])], "Batch 2 .* is of task None, where 0 or 1"),
+        ([(ONE, [1]), (ONE, [1], 0)], "Batch 2 .* is of task 0, where no task"),
+        ([(ONE, [1]), None], r"Batch 2 of the stream is not \(x, labels\)"),
+        ([(3, [1])], r"x of batch 1 .* must be an array \(samples, ...\)"),
+        ([([[1, 2], [3]], [1, 2])], "x of batch 1 .* must be an array"),
+        ([(torch.zeros(1, 16, 16, 3), [1])], r"\(16, 16, 3\) looks channels-last"),
+        (5, "stream must be an iterable"),
+    ],
+)
+def test_streams_that_are_none(stream: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        list(ek.run(config(), stream=stream))
+
+
+@pytest.mark.parametrize(
+    ("test", "sentence"),
+    [
+        (5, "test must be"),
+        ((ONE, [1], [0]), "both tell of tasks"),
+        ((ONE, []), "0 labels"),
+        (("x", [1]), "cannot be made into tensors"),
+    ],
+)
+def test_test_data_that_is_none(test: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        ek.run(config(), stream=images(), test=test)
+    with pytest.raises(InputError, match=r"The tasks of test are \[1\]"):
+        ek.run(config(), stream=[(x, y, 0) for x, y in images()], test=(ONE, [1], [1]))
+
+
+def test_a_stream_with_more_tasks_than_its_test_is_told() -> None:
+    stream = [(x, y, place // 3) for place, (x, y) in enumerate(images(batches=9))]
+    with pytest.raises(InputError, match="has come to task 2, but test has only tasks below 2"):
+        list(ek.run(config(), stream=stream, test=(stream[0][0][:2], [0, 1], [0, 1])))
+
+
+def test_a_stream_may_bring_labels_that_the_test_lacks() -> None:
+    stream = [(x, ["z"] * len(y)) for x, y in images(batches=2)] + images(batches=2)
+    found = results(config(), data=None, stream=stream, test=(images(batches=1)[0][0], images(batches=1)[0][1]))
+    assert found.started.config["learner"]["head"] == "growing"
+    assert found.started.config["scenario"] is None
+    assert found.tested[0].confusion == [[0, 0], [0, 0]]  # it knows no label yet, so it predicts nothing
+    assert found.tested[0].recall == [0, 0]
+    total = sum(map(sum, found.tested[-1].confusion))
+    assert total <= 6
+    right = sum(row[place] for place, row in enumerate(found.tested[-1].confusion))
+    assert found.tested[-1].accuracy == pytest.approx([100 * right / 6])
+
+
+def test_another_stream_cannot_go_on(tmp_path: Path) -> None:
+    batches = images(batches=8)
+    begun = ek.run(config(), stream=batches, out=tmp_path, save_every=0)
+    for _ in range(6):
+        next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    begun = ek.run(config(), stream=iter(batches), out=tmp_path / "iterator", save_every=0)
+    for _ in range(6):
+        next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    with pytest.raises(RunError, match="batches are others"):
+        list(ek.run(config(), stream=images(batches=8, seed=1), out=tmp_path))
+    with pytest.raises(RunError, match="has only 2 batches"):
+        list(ek.run(config(), stream=iter(batches[:2]), out=tmp_path / "iterator"))
+    assert len(ek.Results.of(ek.run(config(), stream=batches, out=tmp_path)).steps) == 8
+
+
+def test_two_runs_at_once_do_not_disturb_each_other() -> None:
+    """Nor the one who reads their records: torch's number of threads stays theirs."""
+    mine = torch.get_num_threads()
+    one, two = config("threads=1"), config("threads=2", "method.name=derpp")
+    alone = [[to_line(record) for record in ek.run(each, data=DATA)] for each in (one, two)]
+    together: list[list[str]] = [[], []]
+    for pair in zip_longest(ek.run(one, data=DATA), ek.run(two, data=DATA)):
+        assert torch.get_num_threads() == mine
+        for lines, record in zip(together, pair, strict=True):
+            if record is not None:
+                lines.append(to_line(record))
+    assert together == alone
+
+
+def test_limits_hold_for_own_data_too() -> None:
+    found = results(config("limits.train=3", "limits.test=2"))
+    assert (found.started.data["train"], found.started.data["test"]) == (12, 8)
+    assert found.started.config["data"] == {"name": "small"}
+
+
+def test_faults_are_told_before_any_work(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    wrong = [config("optimizer.name=Adam", adaptor={"name": "cba"}), config("scenario.tasks=3")]
+    for one in wrong:
+        with pytest.raises(SettingsError):
+            ek.run(one, data=DATA, out=out)
+    assert not out.exists()
+    with pytest.raises(SettingsError, match="Give data or a stream, not both"):
+        ek.run(config(), data=DATA, stream=images())
+    with pytest.raises(SettingsError, match="test belongs to a stream"):
+        ek.run(config(), data=DATA, test=([], []))
+
+
+# ---- going on ----
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 5, 9, 14, 20])
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path: Path, stop: int) -> None:
+    one = config(method={"name": "derpp"}, adaptor={"name": "cba", "every": 1, "hidden": [8]})
+    whole = list(ek.run(one, data=DATA, out=tmp_path / "whole"))
+    for save_every in (0.0, 3600.0):  # a checkpoint after each step, or none at all
+        folder = tmp_path / f"{save_every}"
+        begun = ek.run(one, data=DATA, out=folder, save_every=save_every)
+        for _ in range(stop):
+            next(begun)
+        begun.close()  # type: ignore[attr-defined]
+        assert list(map(to_line, ek.run(one, data=DATA, out=folder))) == list(map(to_line, whole))
+        assert (folder / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+        last, same = (ek.Learner.load(each / MODEL) for each in (folder, tmp_path / "whole"))
+        assert torch.equal(last.logits(torch.tensor(DATA.test.x)), same.logits(torch.tensor(DATA.test.x)))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(ek.run(config(), data=DATA, out=tmp_path))
+    monkeypatch.setattr(ek.Learner, "learn", lambda *_: pytest.fail("it learns again"))
+    assert list(map(to_line, ek.run(config(), data=DATA, out=tmp_path))) == list(map(to_line, whole))
+
+
+def test_torn_records_are_cut_off(tmp_path: Path) -> None:
+    whole = list(map(to_line, ek.run(config(), data=DATA, out=tmp_path / "whole")))
+    text = (tmp_path / "whole" / RECORDS).read_bytes()
+    for cut in range(1, 12):
+        folder = tmp_path / str(cut)
+        begun = ek.run(config(), data=DATA, out=folder, save_every=0)
+        for _ in range(8):
+            next(begun)
+        begun.close()  # type: ignore[attr-defined]
+        kept = (folder / RECORDS).read_bytes()
+        (folder / RECORDS).write_bytes(text[: len(kept) + 7 * cut])  # as if killed while it wrote on
+        assert list(map(to_line, ek.run(config(), data=DATA, out=folder))) == whole
+
+
+def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
+    list(ek.run(config(), data=DATA, out=tmp_path))
+    before = (tmp_path / RECORDS).read_bytes()
+    with pytest.raises(RunError, match=r"holds another run: config.method.name is 'er' there and 'derpp' here"):
+        list(ek.run(config(method={"name": "derpp"}), data=DATA, out=tmp_path))
+    with pytest.raises(RunError, match=r"data.digest is"):
+        list(ek.run(config(), data=small_data(train=13), out=tmp_path))
+    assert (tmp_path / RECORDS).read_bytes() == before
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
+    for _ in range(12):
+        next(begun)
+    with pytest.raises(RunError, match="or a run of this one that was not closed, is at work in"):
+        next(ek.run(config(), data=DATA, out=tmp_path))
+    begun.close()  # type: ignore[attr-defined]
+    text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
+    for wrong in (text[:4], [*text[:3], *text[4:]], [*text[:4], *text[3:]], [line[:-1] + b"\r\n" for line in text]):
+        (tmp_path / RECORDS).write_bytes(b"".join(wrong))
+        with pytest.raises(RunError, match=r"is not what it was at the last checkpoint"):
+            list(ek.run(config(), data=DATA, out=tmp_path))
+    (tmp_path / RECORDS).write_bytes(b"".join(text))
+    (tmp_path / MODEL).write_bytes(b"not a model")
+    with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a whole checkpoint.* Delete"):
+        list(ek.run(config(), data=DATA, out=tmp_path))
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(RunError, match="Cannot keep a run in"):
+        list(ek.run(config(), data=DATA, out=file))
+
+
+def test_a_run_that_failed_before_its_first_step_leaves_its_folder_free(tmp_path: Path) -> None:
+    wrong = config("augment.name=rand-augment", net={"name": "mlp"}, augment={"name": "rand-augment"})
+    features = ek.DataSet.of(np.eye(8), [0, 1, 2, 3] * 2, np.eye(8), [0, 1, 2, 3] * 2)
+    with pytest.raises(InputError):
+        list(ek.run(wrong, data=features, out=tmp_path))
+    right = config(net={"name": "mlp"}, augment={})
+    assert isinstance(list(ek.run(right, data=features, out=tmp_path))[-1], ek.Ended)
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("evenkeel.learning.checkpoint.write", full)
+    with pytest.raises(RunError, match=r"Cannot write to '.*': No space left on device. What is there stays."):
+        list(ek.run(config(), data=DATA, out=tmp_path, save_every=0))
+    monkeypatch.undo()
+    whole = list(map(to_line, ek.run(config(), data=DATA)))
+    assert list(map(to_line, ek.run(config(), data=DATA, out=tmp_path))) == whole
+
+
+# ---- the diagnostic of Theorem 1 ----
+
+
+def test_alignment_by_hand() -> None:
+    """The cosine of two gradients that autograd gives for the same batches, without batch norm or augmentation."""
+    net = ek.mlp(features=64, classes=4, hidden=(8,))
+    one = ek.Learner(net, ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=6, replay=100, classes=range(4))
+    for x, y in images(batches=6):
+        one.learn(x, y)
+    x, y = images(batches=7)[6]
+    assert one.adaptor is not None
+    held_x, held_y = one.memory.column("x").float() / 255, one.memory.column("y")
+    logits, held = net(x.float() / 255), net(held_x)
+    ce = torch.nn.functional.cross_entropy
+    training = ce(one.adaptor.correct(logits), torch.tensor(y)) + ce(one.adaptor.correct(held), held_y)
+    memory = ce(net(held_x), held_y)
+    flat = [
+        torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
+        for loss in (training, memory)
+    ]
+    found = one.alignment(x, y)
+    assert found is not None
+    cosine, training_norm, memory_norm = found
+    assert cosine == pytest.approx(float(torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=0)), abs=1e-5)
+    assert training_norm == pytest.approx(float(flat[0].norm()), rel=1e-4)
+    assert memory_norm == pytest.approx(float(flat[1].norm()), rel=1e-4)
+
+
+def test_alignment_of_a_batch_with_itself_is_one() -> None:
+    """Memory holds the batch and nothing else: both losses are the same but for their number of terms."""
+    one = ek.Learner(ek.mlp(features=64, classes=4), ek.ER(), memory=6, replay=6)
+    x, y = images(batches=1)[0]
+    assert one.alignment(x, y) is None
+    one.learn(x, y)
+    found = one.alignment(x, y)
+    assert found is not None
+    assert found[0] == pytest.approx(1, abs=1e-5)
+    assert one.alignment(x, ["never seen"] * 6) is None
+
+
+def test_measures_need_a_finished_run() -> None:
+    records = list(ek.run(config(), data=DATA))
+    for a, b in pairwise(range(0, len(records), 9)):
+        part = ek.Results.of(records[:b])
+        assert len(part.finished_tasks) <= 2
+        assert all(np.isfinite(value) for value in (m.of(part) for m in MEASURES.values()) if value is not None), a

@@ -1,0 +1,1 @@
+"""What several tests share: streams, learners, runs, files, servers, slow reference versions."""

@@ -1,0 +1,21 @@
+"""Commands, called as a user would."""
+
+import sys
+
+import pytest
+
+from evenkeel import cli
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output, errors."""
+    before, sys.argv = sys.argv, ["evenkeel", *arguments]
+    code = 0
+    try:
+        cli.main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.argv = before
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err

@@ -1,0 +1,53 @@
+"""Small grids, and whether two of them hold the same runs."""
+
+import json
+from pathlib import Path
+
+import evenkeel as ek
+from evenkeel.experiment.config import Config
+from evenkeel.experiment.folder import MODEL
+from evenkeel.grids.job import Job
+from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.ledger import INDEX, Ledger, run_key
+from evenkeel.grids.schedule import Grid
+from evenkeel.results.records import RECORDS
+
+
+def same_runs(a: Path, b: Path) -> None:
+    assert (a / RECORDS).read_bytes() == (b / RECORDS).read_bytes()
+    one, other = (ek.Learner.load(folder / MODEL) for folder in (a, b))
+    for name, weight in one.net.state_dict().items():
+        assert weight.equal(other.net.state_dict()[name]), name
+    assert one.memory.column("x").equal(other.memory.column("x"))
+
+
+GRID = """
+seeds = 2
+[[blocks]]
+base = "digits"
+set = { limits = { train = 40 }, evaluation = { every = 0, alignment = 0 }, threads = 1 }
+vary = { "adaptor.name" = ["none", "cba"], "method.name" = ["er", "derpp"] }
+"""
+
+
+def jobs(configs: list[Config], folder: Path, save_every: float = 0.0) -> list[Job]:
+    return [Job(run_key(each), each.model_dump(mode="json"), str(folder), None, save_every) for each in configs]
+
+
+def undisturbed(configs: list[Config], folder: Path) -> Ledger:
+    grid = Grid(Ledger(folder), jobs(configs, folder, 30.0))
+    for _ in grid.go(InProcess(threads=1)):
+        pass
+    assert not grid.failed
+    return grid.ledger
+
+
+def require_same(ledger: Ledger, whole: Ledger, configs: list[Config]) -> None:
+    keys = {run_key(config) for config in configs}
+    assert set(ledger.runs()) == keys
+    for key in keys:
+        same_runs(ledger.folder(key), whole.folder(key))
+        assert (ledger.folder(key) / RECORDS).read_text().count('"kind":"end"') == 1
+        assert not ledger.failures(key)
+    noted = [json.loads(line)["key"] for line in (ledger.path / INDEX).read_text().splitlines()]
+    assert sorted(noted) == sorted(keys)

@@ -1,0 +1,157 @@
+"""Bad requests, and how they are sent."""
+
+import random
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from PIL import Image
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.helpers.serving import Served, encoded, text
+
+BODY, EXAMPLES, SECONDS = 2_000_000, 50, 3
+LIMITS = (
+    f"limits.body={BODY}",
+    f"limits.examples={EXAMPLES}",
+    f"limits.seconds={SECONDS}",
+    "limits.label=40",
+    "limits.classes=200",
+    "limits.pixels=1000000",
+)
+X = [1.0, 0.0, 0.0, 0.0]
+
+
+PNG = encoded(Image.radial_gradient("L").resize((20, 20)))
+
+
+def refused(answer: httpx.Response, *statuses: int) -> str:
+    """The sentence with which it was refused."""
+    assert answer.status_code in statuses, (answer.status_code, answer.text[:500])
+    assert answer.headers["content-type"] == "application/json"
+    told = answer.json()
+    assert list(told) == ["error"]
+    assert told["error"]
+    return str(told["error"])
+
+
+def accepted(served: Served) -> int:
+    numbers = served.get("/v1/status")["examples"]
+    assert numbers["accepted"] == sum(numbers[part] for part in ("learned", "waiting", "refused", "withdrawn"))
+    return int(numbers["accepted"])
+
+
+def well(served: Served) -> None:
+    """It is ready, and learns."""
+    status = served.settled()
+    assert status["error"] is None
+    assert served.get("/readyz") == {"status": "ready"}
+    sample = {"x": X} if status["input"]["kind"] == "vector" else {"image": text(PNG)}
+    before = accepted(served)
+    served.post("/v1/learn", {"examples": [sample | {"label": "a"}] * 3}, 202)
+    after = served.settled()
+    assert accepted(served) == before + 3
+    assert after["examples"]["learned"] == status["examples"]["learned"] + 3
+    assert len(served.post("/v1/predict", sample, 200)["predictions"]) == 1
+
+
+def peak(served: Served) -> int:
+    """Bytes of memory it had at most."""
+    found = Path(f"/proc/{served.process.pid}/status")
+    if not found.exists():
+        pytest.skip("Only Linux tells.")
+    (line,) = (line for line in found.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+# Images
+
+
+def png(width: int, height: int, data: bytes) -> bytes:
+    """A gray PNG that claims to be of this size."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def form(*parts: tuple[str, bytes], charset: str = "", end: bytes = b"--B--\r\n") -> dict[str, Any]:
+    body = b"".join(
+        b"--B\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + content + b"\r\n"
+        for head, content in parts
+    )
+    return {"content": body + end, "headers": {"Content-Type": f"multipart/form-data; boundary=B{charset}"}}
+
+
+# By chance
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """A few bytes flipped, cut out, doubled, or put in the place of others."""
+    damaged = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(damaged))
+        how = chance.randrange(5)
+        if how == 0:
+            damaged[at] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            damaged[at] = chance.choice(b'\0"{}[]:,-0e.\xff\\')
+        elif how == 2:
+            del damaged[at : at + chance.randint(1, 8)]
+        elif how == 3:
+            damaged[at:at] = damaged[at : at + chance.randint(1, 30)]
+        else:
+            damaged[at : at + 4] = struct.pack(">I", chance.choice([0, 1, 2**31 - 1, 2**32 - 1, 65535]))
+        damaged = damaged or bytearray(b"\0")
+    return bytes(damaged)
+
+
+def survived(answer: httpx.Response) -> int:
+    """Its status: a success, or a sentence."""
+    if not answer.is_success:
+        refused(answer, 400, 404, 409, 413, 415, 422, 429)
+    return answer.status_code
+
+
+# By the document that says what may be sent
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+def as_documented(served: Served, examples: int) -> set[str]:
+    """Send what the OpenAPI document allows, and what it does not; the routes that were asked."""
+    document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    asked = set()
+    for found in document.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        for mode in schemathesis.GenerationMode:
+            if mode is schemathesis.GenerationMode.NEGATIVE and operation.path in ("/healthz", "/readyz"):
+                continue  # which take nothing that could be wrong
+
+            @settings(
+                max_examples=examples,
+                database=None,
+                phases=[Phase.explicit, Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: schemathesis.Case[Any]) -> None:
+                case.call_and_validate(checks=CHECKS)
+                asked.add(case.path)
+
+            ask()
+    return asked

@@ -1,0 +1,80 @@
+"""Services in this process: what is taught to them, and what they must add up to."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenkeel.learning import checkpoint
+from evenkeel.learning.learner import Learner
+from evenkeel.service.examples import Given
+from evenkeel.service.service import Service
+from evenkeel.service.worker.pipe import WorkerReport
+
+Open = Callable[..., Service]
+
+
+def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = "") -> list[Given]:
+    """Random vectors around a corner for each label."""
+    generator = np.random.default_rng(seed)
+    chosen = [labels[place % len(labels)] for place in range(count)]
+    x = generator.normal(scale=0.3, size=(count, 4))
+    for row, label in zip(x, chosen, strict=True):
+        row[labels.index(label) % 4] += 2
+    packed = [row.tobytes() for row in x.astype(np.float32)]
+    return [
+        Given(row, label, f"{own}{place}" if own else None)
+        for place, (row, label) in enumerate(zip(packed, chosen, strict=True))
+    ]
+
+
+def settle(service: Service) -> None:
+    deadline = time.monotonic() + 60
+    while service.waiting:
+        assert time.monotonic() < deadline, service.problem
+        time.sleep(0.005)
+    assert service.supervisor is not None
+    service.supervisor.command("save").result()  # the batch at hand is wholly done, and what is counted told
+
+
+def teach(service: Service, given: list[Given]) -> list[str]:
+    accepted = service.learn(given).result()
+    settle(service)
+    return [each.id for each in accepted]
+
+
+def report(service: Service) -> WorkerReport:
+    assert service.supervisor is not None
+    return service.supervisor.report
+
+
+def adds_up(service: Service) -> bool:
+    counts, told = service.counts().result(), report(service)
+    return counts["accepted"] == told.learned + told.refused + service.waiting + counts["withdrawn"]
+
+
+def rows(service: Service, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(service.model_folder.journal)) as db:
+        return db.execute(query).fetchall()
+
+
+def learner_of(service: Service) -> Learner:
+    """As it is on the disk after `settle`."""
+    return Learner.load(service.model_folder.version(service.model_folder.versions()[-1]))
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next checkpoint finds no room on the disk."""
+    write, calls = checkpoint.write, list[int]()
+
+    def fail_first(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("No space left on device")
+        write(*arguments)
+
+    monkeypatch.setattr("evenkeel.learning.checkpoint.write", fail_first)

@@ -1,0 +1,231 @@
+"""CBA beside its gradient: when it acts, what it leaves alone, and what it costs the others in randomness (nothing)."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam
+
+import evenkeel as ek
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.memory import Memory
+from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
+
+# Tasks and batches per task of one online run with batches of 32 (last one dropped), and the outer updates it makes.
+RUNS = {"cifar10": (5, 312, 252), "cifar100": (10, 156, 288), "tiny-imagenet": (10, 312, 567)}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_number_of_outer_updates(run: str) -> None:
+    """Check 5 of the facts."""
+    tasks, batches, expected = RUNS[run]
+    adaptor = ek.CBA(hidden=(2,), start="second-task")
+    one = ek.Learner(ek.mlp(features=1, classes=tasks, hidden=(1,)), ek.ER(), adaptor=adaptor, memory=5, replay=1)
+    updates = 0
+    for task in range(tasks):
+        for _ in range(batches):
+            updates += one.learn(torch.ones(2, 1), [task] * 2).outer_loss is not None
+        one.boundary()
+    assert updates == expected
+
+
+@pytest.mark.parametrize("method", ADAPTABLE)
+def test_a_silent_adaptor_is_no_adaptor(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 2 of the facts: residual zero and outer steps off, method + CBA equals the method bit for bit."""
+    alone, silent = learner(METHODS[method]()), learner(METHODS[method](), ek.CBA())
+    assert silent.adaptor is not None
+    with torch.no_grad():
+        for weight in list(silent.adaptor.g.parameters())[-2:]:
+            weight.zero_()
+    monkeypatch.setattr(ek.CBA, "due", lambda *_: False)
+    for place, (x, y) in enumerate(images()):
+        assert alone.learn(x, y) == silent.learn(x, y)
+        if place == 6:
+            alone.boundary()
+            silent.boundary()
+    apart = differences(snapshot(alone), snapshot(silent))
+    assert all("adapt" in path for path in apart), apart  # the adaptor itself, and DER++'s second kind of logits
+
+
+@pytest.mark.parametrize("adaptor", [name for name in ADAPTORS if name != "none"])
+@pytest.mark.parametrize("method", ADAPTABLE)
+def test_with_and_without_cba_the_same_samples_are_seen(method: str, adaptor: str) -> None:
+    """Common random numbers: batches, augmentations, memory draws and what is kept are those of the method alone."""
+    seen: dict[str, list[Tensor]] = {}
+    for name in ("none", adaptor):
+        one = learner(METHODS[method](), ADAPTORS[name]())
+        views = seen.setdefault(name, [])
+        loss = one.method.loss
+
+        def watched(new: ek.View, old: Any, views: list[Tensor] = views, loss: Any = loss) -> Tensor:
+            if not any(new.x is known for known in views):  # an outer step shows the same views a second time
+                views += [new.x, *(view.x for view in old)]
+            result: Tensor = loss(new, old)
+            return result
+
+        one.method.loss = watched  # type: ignore[method-assign]
+        learn_all(one, images())
+        views.append(one.memory.column("x"))
+    assert len(seen["none"]) == len(seen[adaptor])
+    assert all(torch.equal(a, b) for a, b in zip(seen["none"], seen[adaptor], strict=True))
+
+
+@pytest.mark.parametrize("method", ADAPTABLE)
+def test_cba_changes_the_learner_but_not_its_answers_form(method: str) -> None:
+    """The adaptor is active in training (or all of the above would be empty) and absent from prediction."""
+    alone, with_cba = learner(METHODS[method]()), learner(METHODS[method](), ADAPTORS["cba"]())
+    learn_all(alone, images())
+    records = learn_all(with_cba, images())
+    assert any(record.outer_loss is not None for record in records)
+    x = images()[0][0]
+    assert not torch.equal(alone.logits(x), with_cba.logits(x))
+    before = with_cba.logits(x)
+    assert with_cba.adaptor is not None
+    with torch.no_grad():
+        for weight in with_cba.adaptor.g.parameters():
+            weight.fill_(1e6)
+    assert torch.equal(before, with_cba.logits(x))
+
+
+def filled(*outputs: int) -> Memory:
+    memory = Memory(10)
+    if outputs:
+        memory.insert({"x": torch.zeros(len(outputs)), "y": torch.tensor(outputs)}, torch.Generator())
+    return memory
+
+
+def test_when_outer_steps_are_due() -> None:
+    batch = torch.tensor([2, 3])
+    old_classes = ek.CBA(every=1)
+    assert not old_classes.due(batch, filled())
+    assert not old_classes.due(batch, filled(2, 2))
+    assert old_classes.due(batch, filled(2, 1))
+    first = ek.CBA(every=1, start="first")
+    assert not first.due(batch, filled())
+    assert first.due(batch, filled(2))
+    second_task = ek.CBA(every=1, start="second-task")
+    assert not second_task.due(batch, filled(0))
+    second_task.boundary()
+    assert second_task.due(batch, filled(0))
+    third = ek.CBA(every=3, start="first")
+    due = []
+    for step in range(8):
+        due.append(third.due(batch, filled(0)))
+        third.after_step(learned=False)
+        if step == 3:
+            third.boundary()  # counts anew
+    assert due == [True, False, False, True, True, False, False, True]
+
+
+def test_sizes_and_initial_residual_of_the_released_adaptor() -> None:
+    for outputs, size in ((10, 5386), (100, 51556), (200, 102856)):
+        adaptor = ek.CBA()
+        one = ek.Learner(ek.mlp(features=2, classes=outputs), ek.ER(), adaptor=adaptor)
+        assert sum(weight.numel() for weight in adaptor.g.parameters()) == size
+        if outputs == 10:
+            logits = torch.randn(1000, 10, generator=torch.Generator().manual_seed(0))
+            residual = adaptor.correct(logits) - logits
+            assert 0.02 < float(residual.std()) < 0.15
+        assert one.adaptor is adaptor
+
+
+@pytest.mark.parametrize("hidden", [(64,), (1024,), (256, 256, 256)])
+def test_any_hidden_sizes(hidden: tuple[int, ...]) -> None:
+    adaptor = ek.CBA(hidden=hidden, every=1)
+    learn_all(learner(ek.ER(), adaptor), images())
+    widths = [layer.out_features for layer in adaptor.g if isinstance(layer, torch.nn.Linear)]
+    assert widths == [*hidden, 4]
+
+
+def test_only_a_step_that_can_be_unrolled() -> None:
+    class MySGD(SGD):
+        """May do anything in its step."""
+
+    for optimizer in (partial(Adam, lr=1e-3), partial(MySGD, lr=1e-3)):
+        with pytest.raises(ek.SettingsError, match=r"CBA unrolls one step.*but not for (Adam|MySGD)"):
+            ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), adaptor=ek.CBA(), optimizer=optimizer)
+        ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), adaptor=ek.CBA(training="joint"), optimizer=optimizer)
+
+
+def test_a_head_that_nothing_moves() -> None:
+    net = ek.mlp(features=2, classes=2)
+    optimizer = SGD(net.backbone.parameters(), lr=0.1)
+    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+        ek.Learner(net, ek.ER(), adaptor=ek.CBA(), optimizer=optimizer)
+    net.head.requires_grad_(False)
+    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+        ek.Learner(net, ek.ER(), adaptor=ek.CBA())
+
+
+def test_buffers_of_a_head_are_left_alone_by_the_outer_step() -> None:
+    class Normed(torch.nn.Module):
+        in_features, out_features = 8, 4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.linear = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4)
+
+        def forward(self, features: Tensor) -> Tensor:
+            logits: Tensor = self.linear(self.norm(features))
+            return logits
+
+    head = Normed()
+    backbone = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 8))
+    adaptor = ek.CBA(every=1, start="first")
+    records = learn_all(ek.Learner(ek.Net(backbone, head), ek.ER(), adaptor=adaptor), images())
+    assert records[-1].outer_loss is not None
+    assert int(head.norm.get_buffer("num_batches_tracked")) == 2 * len(records) - 1  # the first step has no memory
+    alone = ek.Learner(ek.Net(backbone, Normed()), ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=1)
+    learn_all(alone, images(size=1))  # one sample: running statistics, in the head too
+
+
+def test_an_outer_gradient_that_overflows_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = learner(ek.ER(), ek.CBA(every=1, start="first"))
+    learn_all(one, images()[:3])
+    before = snapshot(one)
+    monkeypatch.setattr(ek.ER, "query_loss", lambda _, old: (old[0].logits.sum() * 0).sqrt())  # finite, with slope 0/0
+    with pytest.raises(ek.DivergenceError, match="outer loss of CBA or its gradient"):
+        one.learn(*images()[3])
+    assert not [path for path in differences(before, snapshot(one)) if path.startswith(("/1/adaptor", "/1/net"))]
+
+
+def test_a_loss_that_ignores_the_adaptor_is_told_so() -> None:
+    class Deaf(ek.Method):
+        def loss(self, new: ek.View, old: Any) -> Tensor:
+            return torch.nn.functional.cross_entropy(new.logits, new.y)
+
+    with pytest.raises(ek.MethodError, match=r"Deaf does not depend on view\.adapted"):
+        learn_all(learner(Deaf(), ADAPTORS["cba"]()), images())
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "start": ({"start": "second_task"}, "Did you mean 'second-task'"),
+    "input": ({"input": "logit"}, "Did you mean 'logits'"),
+    "training": ({"training": "both"}, "is not one of 'bilevel', 'joint', 'joint.memory'"),
+    "every": ({"every": 0}, "every=0"),
+    "hidden": ({"hidden": ()}, "at least one hidden layer"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_wrong_settings_are_a_sentence(fault: str) -> None:
+    given, message = WRONG[fault]
+    with pytest.raises(ek.SettingsError, match=message):
+        ek.CBA(**given)
+
+
+def test_growth_keeps_what_the_adaptor_learned() -> None:
+    """With no mass on the new class, g of the old classes is what it was."""
+    adaptor = ek.CBA(hidden=(8,), every=1, lr=1e-2)
+    learn_all(learner(ek.ER(), adaptor), images())
+    given = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    before = adaptor.correct(given)
+    adaptor.grow(6)
+    after = adaptor.correct(torch.nn.functional.pad(given, (0, 2), value=-1e9))
+    torch.testing.assert_close(after[:, :4], before)
+    state = adaptor.optimizer.state[next(adaptor.g.parameters())]
+    assert state["exp_avg"].shape == (8, 6)
+    assert not state["exp_avg"][:, 4:].any()
+    assert state["exp_avg"][:, :4].any()

@@ -1,0 +1,329 @@
+"""The contract suite: every method passes, and each way to break it is found."""
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evenkeel import (
+    CLSER,
+    ER,
+    METHODS,
+    RAR,
+    DERpp,
+    Learner,
+    Memory,
+    Method,
+    Net,
+    cross_entropy,
+)
+from evenkeel.errors import MethodError
+from evenkeel.learning import contract
+from evenkeel.learning.contract import CHECKS, check_method
+from evenkeel.learning.types import View
+from tests.helpers.methods import (
+    FEATURES,
+    MakeMethod,
+    linear_net,
+    random,
+    seeded,
+    shake,
+    state_of,
+)
+
+
+def test_the_default_alpha_is_a_plain_mean_for_the_first_thousand_steps() -> None:
+    net = linear_net()
+    method = CLSER(p_stable=1.0)
+    method.prepare(net, seeded())
+    seen = [state_of(net)]
+    for step in range(1, 6):
+        shake(net, step)
+        method.after_step(net)
+        seen.append(state_of(net))
+        for name, value in state_of(method.stable).items():
+            np.testing.assert_allclose(value, np.mean([one[name] for one in seen], axis=0), rtol=1e-12, atol=1e-14)
+
+
+# ---- the contract suite ----
+
+
+class Mine(Method):
+    """What a user would write."""
+
+    def __init__(self, *, weight: float = 0.5) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return torch.stack([cross_entropy(new), *(self.weight * cross_entropy(view) for view in old)]).sum()
+
+
+GOOD: dict[str, MakeMethod] = {
+    **METHODS,
+    "rar": partial(RAR, repeats=2),  # the default of ten takes five times as long and shows nothing more
+    "a-users-own": Mine,
+}
+
+
+@pytest.mark.parametrize("make", GOOD.values(), ids=GOOD)
+def test_every_method_keeps_the_contract(make: MakeMethod) -> None:
+    assert check_method(make) == [check.__name__ for check in CHECKS]
+
+
+class KeepsTheNet(Mine):
+    """As one does without a thought; the net is among the method's modules then."""
+
+    def prepare(self, net: Net, generator: torch.Generator) -> None:
+        self.net = net
+
+
+def test_a_method_may_keep_the_net_it_was_given() -> None:
+    learner = Learner(linear_net(outputs=2), KeepsTheNet(), memory=8, replay=4)
+    learner.learn(random(3, FEATURES, seed=0), ["a", "b", "c"])
+    assert learner.net.outputs == 3
+
+
+class CountsItsCalls(Mine):
+    calls = 0
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        self.calls += 1
+        return super().loss(new, old) * self.calls
+
+
+class RollsDice(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old) * torch.rand(())
+
+
+class WritesInItsLoss(Mine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(()))
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        loss = super().loss(new, old)
+        self.last = loss.detach().clone()
+        return loss
+
+
+class WritesInAView(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        loss = super().loss(new, old)
+        new.x.zero_()
+        return loss
+
+
+class TakesTheGlobalGenerator(Mine):
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return {"noise": torch.rand(len(new.y))}
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        noise = sum((view.stored["noise"].mean() for view in old), torch.zeros(()))
+        return super().loss(new, old) * (1 + noise)
+
+
+class TakesNumpysGenerator(Mine):
+    def after_step(self, net: Net) -> None:
+        with torch.no_grad():
+            next(net.parameters()).mul_(1 + 0.01 * float(np.random.default_rng().random()))
+
+
+class IgnoresTheAdaptor(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return torch.stack([F.cross_entropy(view.logits, view.y) for view in (new, *old)]).sum()
+
+
+class LooksForTheAdaptor(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old) * (1 if new.adapted is new.logits else 2)
+
+
+class KeepsItsStateToItself(Mine):
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+
+    def after_step(self, net: Net) -> None:
+        self._steps += 1
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old) / (1 + self._steps)
+
+
+class RemembersOneRow(Mine):
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return {"mean": new.logits.mean(dim=0, keepdim=True)}
+
+
+class RemembersTooMany(Mine):
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return {"twice": torch.cat([new.logits, new.logits]).sum(dim=1)}
+
+
+class RemembersNowAndThen(Mine):
+    times = 0
+
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        self.times += 1
+        return {} if self.times == 1 else {"extra": torch.zeros(len(new.y))}
+
+
+class ForgetsToRemember(Mine):
+    times = 0
+
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        self.times += 1
+        return {} if self.times > 1 else {"extra": torch.zeros(len(new.y))}
+
+
+class ScoresTooFew(Mine):
+    def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
+        logits: Tensor = net(x)
+        return logits[:, :-1]
+
+
+class LearnsFromQuestions(Mine):
+    questions: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("questions", torch.zeros((), dtype=torch.int64))
+
+    def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
+        self.questions += len(x)
+        return super().classify(net, memory, x)
+
+
+class LosesASetting(Method):
+    def __init__(self, *, alpha: float = 0.5) -> None:
+        super().__init__()
+        self.share = alpha
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return self.share * ER().loss(new, old)
+
+
+class ForgetsItsLogitColumns(DERpp):
+    logit_columns = ()  # type: ignore[assignment]
+
+
+class GivesANumber(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old).item()  # type: ignore[return-value]
+
+
+class GivesAVector(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return F.cross_entropy(new.adapted, new.y, reduction="none")
+
+
+class CannotEndATaskTwice(Mine):
+    def boundary(self, net: Net, memory: Memory) -> None:
+        if "teacher" in self._modules:
+            raise RuntimeError("one task only")
+        self.teacher = copy.deepcopy(net)
+
+
+class BecomesNotANumber(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old) / 0
+
+
+class AssertsTooMuch(Mine):
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        assert len(new.y) > 1, "a batch of one"
+        return super().loss(new, old)
+
+
+BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
+    "impure-counter": (CountsItsCalls, "loss_is_pure", "two numbers for the same views"),
+    "impure-chance": (RollsDice, "loss_is_pure", "two numbers for the same views; keep chance"),
+    "impure-buffer": (WritesInItsLoss, "loss_is_pure", "changed a view or the method's own state"),
+    "impure-view": (WritesInAView, "loss_is_pure", "changed a view"),
+    "global-generator": (
+        TakesTheGlobalGenerator,
+        "global_generator_is_left_alone",
+        "torch's global generator was moved",
+    ),
+    "global-generator-in-results": (
+        TakesTheGlobalGenerator,
+        "same_seed_same_bits",
+        "Two runs of one seed differ. Draw from the generator given to `prepare`",
+    ),
+    "unseeded-generator": (TakesNumpysGenerator, "same_seed_same_bits", "Two runs of one seed differ"),
+    "ignores-the-adaptor": (
+        IgnoresTheAdaptor,
+        "adaptor_has_something_to_correct",
+        "the loss of IgnoresTheAdaptor does not depend on view.adapted",
+    ),
+    "looks-for-the-adaptor": (
+        LooksForTheAdaptor,
+        "silent_adaptor_changes_nothing",
+        "An adaptor that corrects nothing changes the result",
+    ),
+    "state-outside-buffers": (
+        KeepsItsStateToItself,
+        "resume_is_exact",
+        "Keep all state in parameters, buffers or submodules",
+    ),
+    "remembers-one-row": (
+        RemembersOneRow,
+        "loss_is_pure",
+        "`remember` gave 1 rows of 'mean' for 5 samples",
+    ),
+    "remembers-too-many-rows": (
+        RemembersTooMany,
+        "loss_is_pure",
+        "`remember` gave 10 rows of 'twice' for 5 samples",
+    ),
+    "new-column-later": (RemembersNowAndThen, "loss_is_pure", "`remember` must always give the same columns"),
+    "column-gone-later": (ForgetsToRemember, "loss_is_pure", "`remember` must always give the same columns"),
+    "scores-too-few": (ScoresTooFew, "prediction_changes_nothing", "`classify` must give (samples, outputs)"),
+    "learns-from-questions": (LearnsFromQuestions, "prediction_changes_nothing", "Asking for predictions changed"),
+    "loses-a-setting": (
+        LosesASetting,
+        "settings_are_kept",
+        "Keep every constructor argument under its own name: 'LosesASetting' object has no attribute 'alpha'",
+    ),
+    "gives-a-number": (GivesANumber, "loss_is_pure", "must return a scalar tensor"),
+    "gives-a-vector": (GivesAVector, "loss_is_pure", "must return a scalar tensor"),
+    "one-task-only": (CannotEndATaskTwice, "boundaries_are_welcome", "it raised RuntimeError: one task only"),
+    "not-a-number": (BecomesNotANumber, "loss_is_pure", "The loss is no longer a finite number"),
+    "assertion": (AssertsTooMuch, "odd_batches_are_learned", "it raised AssertionError: a batch of one"),
+}
+
+
+def report_on(make: MakeMethod, *names: str) -> dict[str, str]:
+    """The sentence of each check that failed, of the named ones (all twelve take a second) or of all."""
+    chosen = [check for check in CHECKS if not names or check.__name__ in names]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract, "CHECKS", chosen)
+        with pytest.raises(MethodError, match="breaks its contract:") as caught:
+            check_method(make)
+    faults = str(caught.value).splitlines()[1:]
+    return {name: fault for name, _, fault in (line.removeprefix("- ").partition(": ") for line in faults)}
+
+
+@pytest.mark.parametrize(("make", "check", "sentence"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_method_is_told_its_fault(make: MakeMethod, check: str, sentence: str) -> None:
+    assert sentence in report_on(make, check)[check]
+
+
+def test_a_method_without_its_logit_columns_is_told_so() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of shapes that differ before it refuses them
+        assert "logit_columns" in report_on(ForgetsItsLogitColumns, "head_can_grow")["head_can_grow"]
+
+
+def test_a_fault_is_reported_by_the_checks_it_concerns_and_no_other() -> None:
+    assert set(report_on(LosesASetting)) == {"settings_are_kept"}
+    assert set(report_on(LearnsFromQuestions)) == {"prediction_changes_nothing"}
+    assert set(report_on(KeepsItsStateToItself)) == {"resume_is_exact"}

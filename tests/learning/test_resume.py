@@ -1,0 +1,201 @@
+"""Stop and go on: bit-equal to never having stopped. Check 14 of the facts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import evenkeel as ek
+from evenkeel.learning.contract import differences, snapshot
+from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
+
+
+@pytest.mark.parametrize(("method", "adaptor"), pairs())
+def test_resume_equals_never_stopped(method: str, adaptor: str, tmp_path: Path) -> None:
+    stream = images()
+    straight = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)  # grows at the first batch of the second task
+    records = []
+    for place, (x, y) in enumerate(stream):
+        records.append(straight.learn(x, y))
+        if place == 8:
+            straight.boundary()
+    # After the first batch (memory almost empty), in mid-task, just before and just after growth, after the boundary.
+    for cut in (1, 4, 6, 7, 9):
+        first = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)
+        learn_all(first, stream[:cut])
+        if cut > 8:
+            first.boundary()
+        first.save(tmp_path / "learner")
+        second = ek.Learner.load(tmp_path / "learner")
+        assert differences(snapshot(first), snapshot(second)) == []
+        again = []
+        for place, (x, y) in enumerate(stream[cut:], cut):
+            again.append(second.learn(x, y))
+            if place == 8:
+                second.boundary()
+        assert again == records[cut:]
+        assert differences(snapshot(straight), snapshot(second)) == []
+        assert np.array_equal(second.predict_proba(stream[0][0]), straight.predict_proba(stream[0][0]))
+
+
+def test_growth_happens_where_the_test_above_says() -> None:
+    one = learner(ek.ER(), outputs=3)
+    learn_all(one, images()[:6])
+    assert one.net.outputs == 3
+    learn_all(one, images()[6:7])
+    assert one.net.outputs == 4
+
+
+CONTINUE = """
+import sys, torch
+import evenkeel as ek
+from tests.helpers.streams import images, learn_all
+torch.set_num_threads(1)
+learner = ek.Learner.load(sys.argv[1])
+print(learn_all(learner, images()[5:]))
+learner.save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("method", ["er", "derpp", "clser", "rar"])
+def test_resume_in_a_new_process(method: str, tmp_path: Path) -> None:
+    stream = images()
+    straight, stopped = (learner(METHODS[method](), ADAPTORS["cba"]()) for _ in range(2))
+    learn_all(straight, stream[:5])
+    records = learn_all(straight, stream[5:])
+    learn_all(stopped, stream[:5])
+    stopped.save(tmp_path / "learner")
+    done = subprocess.run(
+        [sys.executable, "-c", CONTINUE, str(tmp_path / "learner")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(records)
+    assert differences(snapshot(straight), snapshot(ek.Learner.load(tmp_path / "learner"))) == []
+
+
+SAVE_FOREVER = """
+import sys, torch
+import evenkeel as ek
+from tests.helpers.streams import images, learner
+torch.set_num_threads(1)
+one = learner(ek.DERpp(), ek.CBA(hidden=(512,)), memory=2000)
+stream = images(batches=2, size=1500)
+while True:
+    for x, y in stream:
+        one.learn(x, y)
+        one.save(sys.argv[1])
+        print(one.step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.007, 0.02])
+def test_kill_during_a_save_loses_nothing(delay: float, tmp_path: Path) -> None:
+    path = tmp_path / "learner"
+    with subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        saved = int(writer.stdout.readline())
+        time.sleep(delay)
+        os.kill(writer.pid, signal.SIGKILL)
+        saved = max([saved, *map(int, writer.stdout.read().split())])
+    assert ek.Learner.load(path).step >= saved
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = learner(ek.ER())
+    learn_all(one, images()[:2])
+    one.save(tmp_path / "learner")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    learn_all(one, images()[2:3])
+    with pytest.raises(OSError, match="No space left"):
+        one.save(tmp_path / "learner")
+    assert ek.Learner.load(tmp_path / "learner").step == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["learner"]
+
+
+class Own(nn.Module):
+    """A user's network: dropout (torch's global generator), a frozen layer, a frozen batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3))
+        self.fc = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.fc(nn.functional.dropout(self.body(x), 0.2, self.training))
+        return out
+
+
+def own_learner() -> ek.Learner:
+    torch.manual_seed(0)
+    net = ek.Net.split(Own(), head="fc")
+    groups: list[dict[str, Any]] = [
+        {"params": net.head.parameters(), "lr": 0.1},
+        {"params": [net.backbone.get_parameter("body.1.weight")]},
+    ]
+    net.backbone.get_parameter("body.1.bias").requires_grad_(False)
+    optimizer = torch.optim.SGD(groups, lr=0.02, momentum=0.5)
+    one = ek.Learner(net, ek.DERpp(), adaptor=ek.CBA(every=2), memory=10, replay=6, optimizer=optimizer)
+    net.backbone.get_submodule("body.2").eval()
+    return one
+
+
+def test_resume_with_a_network_of_ones_own(tmp_path: Path) -> None:
+    stream = images()
+    straight, stopped = own_learner(), own_learner()
+    learn_all(straight, stream[:5])
+    torch.rand(7)  # whatever others do with the global generator in between
+    records = learn_all(straight, stream[5:])
+    learn_all(stopped, stream[:5])
+    stopped.save(tmp_path / "learner")
+    with pytest.raises(ek.CheckpointError, match=r"net is your own class Net.*Pass net="):
+        ek.Learner.load(tmp_path / "learner")
+    torch.manual_seed(99)
+    second = ek.Learner.load(tmp_path / "learner", net=ek.Net.split(Own(), head="fc"))
+    assert learn_all(second, stream[5:]) == records
+    assert differences(snapshot(straight), snapshot(second)) == []
+    assert not second.net.backbone.get_submodule("body.2").training
+
+
+@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
+def test_saved_just_after_room_was_made(method: str, adaptor: str, tmp_path: Path) -> None:
+    one = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=2)
+    learn_all(one, images()[:3])
+    one.grow(7)
+    one.save(tmp_path / "learner")
+    again = ek.Learner.load(tmp_path / "learner")
+    assert learn_all(one, images()[3:]) == learn_all(again, images()[3:])
+    assert differences(snapshot(one), snapshot(again)) == []
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
+def test_other_optimizers_resume_too(optimizer: type[torch.optim.Optimizer], tmp_path: Path) -> None:
+    stream = images()
+    ones = [ek.Learner(ek.convnet(classes=2, width=4), ek.ER(), memory=10, optimizer=optimizer) for _ in range(2)]
+    for one in ones:
+        learn_all(one, stream[:7])  # past the growth
+    ones[1].save(tmp_path / "learner")
+    ones[1] = ek.Learner.load(tmp_path / "learner")
+    assert learn_all(ones[0], stream[7:]) == learn_all(ones[1], stream[7:])
+    assert differences(*map(snapshot, ones)) == []
+
+
+def test_memory_in_bytes_and_by_class_resumes(tmp_path: Path) -> None:
+    stream = images()
+    ones = [learner(ek.DERpp(), memory=ek.Memory("1KB", policy="balanced"), outputs=2) for _ in range(2)]
+    for one in ones:
+        learn_all(one, stream[:5])
+    ones[1].save(tmp_path / "learner")
+    ones[1] = ek.Learner.load(tmp_path / "learner")
+    assert learn_all(ones[0], stream[5:]) == learn_all(ones[1], stream[5:])
+    assert differences(*map(snapshot, ones)) == []

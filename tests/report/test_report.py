@@ -1,0 +1,505 @@
+"""The HTML report: its numbers by hand, strange runs, strange names, and a real browser."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from evenkeel.errors import RunError
+from evenkeel.report.comparison import comparison, findings
+from evenkeel.report.elements import Note, PageTable
+from evenkeel.report.page import write_report
+from evenkeel.report.scene import Scene
+from evenkeel.report.svg import draw, inline, printable
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import Results
+from tests.helpers.runs import make_run, make_runs
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+EVIL = "<script>window.caught = 1</script>\"'><img src=x onerror='window.caught=1'>$_{\\alpha$"
+CHROMIUM = shutil.which("chromium")
+T_975 = {2: 12.706204736, 3: 4.302652730, 5: 2.776445105}  # Student's t, 97.5%, n - 1 degrees of freedom, from a table
+
+
+class _Page(HTMLParser):
+    """Tables, headings, texts and ids of a page; every tag it opens is closed."""
+
+    VOID = ("meta", "br", "img", "link", "input", "hr")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.bold: list[tuple[int, int, int]] = []  # table, row, column
+        self.headings: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.code: list[str] = []
+        self.svgs = 0
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self._open.append(tag)
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids[value] += 1
+            if name in ("href", "src") and value:
+                self.links.append(value)
+        self.svgs += tag == "svg"
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag in ("h1", "h2", "h3"):
+            self.headings.append("")
+        elif tag == "pre":
+            self.code.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & set(self._open):
+            self.tables[-1][-1][-1] += data.strip()
+            if "strong" in self._open:
+                self.bold.append((len(self.tables) - 1, len(self.tables[-1]) - 1, len(self.tables[-1][-1]) - 1))
+        elif self._open and self._open[-1] in ("h1", "h2", "h3"):
+            self.headings[-1] += data
+        elif self._open and self._open[-1] == "pre":
+            self.code[-1] += data
+
+
+def _write(runs: list[Results], folder: Path) -> tuple[_Page, str]:
+    path = folder / "report.html"
+    write_report(runs, path)
+    html = path.read_text()
+    page = _Page(html)
+    assert all(count == 1 for count in page.ids.values())
+    assert all(link.startswith(("#", "data:image/png")) for link in page.links)
+    assert all(link[1:] in page.ids for link in page.links if link.startswith("#"))
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(page.ids)
+    return page, html
+
+
+def _number(mean: float, half: float | None, *, signed: bool = False) -> str:
+    text = (f"{mean:+.1f}" if signed else f"{mean:.1f}").replace("-", "\u2212")
+    return text if half is None else f"{text} ± {half:.1f}"
+
+
+def _estimate(values: list[float], *, signed: bool = False) -> str:
+    n = len(values)
+    half = T_975[n] * float(np.std(values, ddof=1)) / n**0.5 if n > 1 else None
+    return _number(sum(values) / n, half, signed=signed)
+
+
+def _acc(run: Results) -> float:
+    return float(np.mean(run.tested[-1].accuracy))
+
+
+def _fm(run: Results) -> float:
+    rows = [test.accuracy for test in run.tested[1:]]
+    drops = [max(row[task] for row in rows) - rows[-1][task] for task in range(len(rows) - 1)]
+    return sum(drops) / len(drops)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def four(folder: Path) -> tuple[list[Results], _Page, str]:
+    """ER and DER++ without and with CBA, on three seeds."""
+    runs = make_runs(3)
+    return runs, *_write(runs, folder)
+
+
+def _of(runs: list[Results], label: str) -> list[Results]:
+    return [run for run in runs if run.label == label]
+
+
+def test_comparison_by_hand(four: tuple[list[Results], _Page, str]) -> None:
+    runs, page, _ = four
+    header, *rows = page.tables[0]
+    assert header[1:3] == ["ACC\u00a0↑", "FM\u00a0↓"]
+    assert [row[0] for row in rows] == [
+        *("ER", "ER + CBA", "gain by CBA, paired by seed"),
+        *("DER++", "DER++ + CBA", "gain by CBA, paired by seed"),
+    ]
+    for row in rows:
+        if not row[0].startswith("gain"):
+            mine = _of(runs, row[0])
+            assert row[1:3] == [_estimate([_acc(run) for run in mine]), _estimate([_fm(run) for run in mine])]
+            assert row[3] == _estimate([float(np.mean([point.mean for point in run.anytime])) for run in mine])
+            assert row[-1] == "3"
+    for place, method in ((2, "ER"), (5, "DER++")):
+        both = list(zip(_of(runs, method), _of(runs, f"{method} + CBA"), strict=True))
+        assert rows[place][1] == _estimate([_acc(new) - _acc(old) for old, new in both], signed=True)
+        assert rows[place][2] == _estimate([_fm(new) - _fm(old) for old, new in both], signed=True)
+
+
+def test_best_is_bold(four: tuple[list[Results], _Page, str]) -> None:
+    runs, page, _ = four
+    rows = {1: "ER", 2: "ER + CBA", 4: "DER++", 5: "DER++ + CBA"}
+    accs = {row: np.mean([_acc(run) for run in _of(runs, label)]) for row, label in rows.items()}
+    forgetting = {row: np.mean([_fm(run) for run in _of(runs, label)]) for row, label in rows.items()}
+    best = {(0, max(rows, key=lambda row: accs[row]), 1), (0, min(rows, key=lambda row: forgetting[row]), 2)}
+    assert {place for place in page.bold if place[0] == 0 and place[2] in (1, 2)} == best
+
+
+def test_tables_by_task(four: tuple[list[Results], _Page, str]) -> None:
+    runs, page, _ = four
+    area, final = page.tables[1:3]
+    assert area[0] == final[0] == ["task", "ER", "ER + CBA", "DER++", "DER++ + CBA"]
+    for task in range(5):
+        for place, label in enumerate(area[0][1:], start=1):
+            mine = _of(runs, label)
+            points = [np.mean([point.mean for point in run.anytime if point.task == task]) for run in mine]
+            assert area[task + 1][place] == _estimate([float(value) for value in points])
+            assert final[task + 1][place] == _estimate([run.tested[-1].accuracy[task] for run in mine])
+
+
+def test_all_measures(four: tuple[list[Results], _Page, str]) -> None:
+    """Every measure is there with its formula."""
+    runs, page, _ = four
+    rows = page.tables[-1][1:]
+    for (name, measure), values, formula in zip(MEASURES.items(), rows[::2], rows[1::2], strict=True):
+        assert values[0] == f"{measure.title}{measure.arrow}".replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
+        assert formula == [measure.formula]
+        of = [measure.of(run) for run in _of(runs, "ER")]
+        if name != "acc_auc_sum":  # in thousands
+            assert values[1] == _estimate([value for value in of if value is not None])
+    assert len(rows[0]) == 1 + 4 + 2
+
+
+def test_sections(four: tuple[list[Results], _Page, str]) -> None:
+    _, page, html = four
+    assert page.headings[2:] == [
+        *("Comparison", "Accuracy over the stream", "Final accuracy by task", "Accuracy matrix", "Predictions by task"),
+        *("Confusion", "Gradient alignment", "Memory and training", "Time and memory", "All measures", "Every run"),
+    ]
+    assert page.svgs == 1 + 1 + 4 + 1 + 4 + 1 + 1 + 2
+    assert "fair share" in html
+
+
+def test_configs_can_be_copied(four: tuple[list[Results], _Page, str]) -> None:
+    runs, page, _ = four
+    assert len(page.code) == len(runs)
+    for run, code in zip(runs, page.code, strict=True):
+        kept = tomllib.loads(code)
+        assert kept["seed"] == run.seed
+        assert kept["name"] == run.label
+        assert kept["data"] == {"name": "digits"}  # what is None is left out
+        assert ("adaptor" in kept) == (run.started.config["adaptor"] is not None)
+
+
+def test_findings_are_hedged() -> None:
+    def finding(*runs: Results) -> str:
+        return findings(Scene(list(runs)))[0]
+
+    better = finding(*make_runs(5, ["ER"]))
+    assert "(5 seeds): ACC and FM got better" in better
+    assert "learning accuracy by" in better  # what it costs is told with what it brings
+    assert finding(*make_runs(1, ["ER"])).endswith("(1 seed); a single seed cannot tell this from chance.")
+    assert "no two of them differ in CBA alone" in finding(make_run("ER"), make_run("DER++"))
+    assert finding(make_run("ER")).startswith("ER reached ACC ")
+    assert finding(make_run("ER", stop=90)).startswith("No run is finished yet")
+    assert "no finished seed in common" in finding(make_run(), make_run("ER + CBA", adaptor=True, seed=1))
+    plain = [_with_acc(make_run(seed=seed), 50.0) for seed in range(3)]
+    adapted = [make_run("ER + CBA", seed=seed, adaptor=True) for seed in range(3)]
+    by_chance = [_with_acc(run, acc) for run, acc in zip(adapted, [49.0, 50.0, 53.0], strict=True)]
+    assert "ACC by +0.7 ± 5.2" in finding(*plain, *by_chance)
+    assert re.search("the change in ACC.* is not clear of chance", finding(*plain, *by_chance))
+    worse = [_with_acc(run, acc) for run, acc in zip(adapted, [40.0, 41.0, 42.0], strict=True)]
+    assert "ACC, FM and learning accuracy got worse" in finding(*plain, *worse)
+
+
+def _with_acc(run: Results, acc: float) -> Results:
+    """The same run, with another accuracy in the end."""
+    tested = [*run.tested[:-1], replace(run.tested[-1], accuracy=[acc] * len(run.started.tasks))]
+    return replace(run, tested=tested)
+
+
+def test_a_bound_is_never_the_best() -> None:
+    runs = [
+        make_run("ER", method={"name": "er"}),
+        make_run("DER++", skill=3, method={"name": "derpp"}),
+        make_run("Joint, one pass (upper bound)", skill=9, method={"name": "joint", "epochs": 1}),
+        make_run("Finetune (lower bound)", skill=-9, method={"name": "finetune"}),
+    ]
+    scene = Scene(runs)
+    (sentence,) = findings(scene)
+    assert sentence.startswith("DER++ reached ACC")
+    assert "the best mean of 2" in sentence
+    table, *notes = comparison(scene).parts
+    assert isinstance(table, PageTable)
+    assert {row.head for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
+    assert any(isinstance(note, Note) and "Bounds are no methods to use" in note.text for note in notes)
+
+
+def test_unfinished_runs(tmp_path: Path) -> None:
+    """They are named, and no mean has them."""
+    done = [make_run(seed=seed) for seed in range(3)]
+    page, html = _write([*done, make_run(seed=3, stop=130), make_run("DER++", stop=130)], tmp_path)
+    row, other = page.tables[0][1:]
+    assert row[1] == _estimate([_acc(run) for run in done])
+    assert row[-1] == "3 (1 unfinished)"
+    assert other[1:] == ["\u2013"] * 4 + ["0 (1 unfinished)"]
+    assert "Unfinished, and in no mean of a table: ER seed 3 (step 130 of 200), DER++ seed 0 (step 130 of 200)." in html
+    assert "DER++ (unfinished)" in html
+    for table in page.tables[1:3]:  # by task: no column for what is only half done
+        assert table[0] == ["task", "ER"]
+    assert page.tables[2][5] == ["task 4", _estimate([run.tested[-1].accuracy[4] for run in done])]
+    assert "ER, seed 3: unfinished: step 130 of 200" in html
+
+
+@pytest.mark.parametrize("stop", [0, 39, 41, 200])
+def test_killed_anywhere(stop: int, tmp_path: Path) -> None:
+    _write([make_run(stop=stop), make_run("ER + CBA", adaptor=True)], tmp_path)
+
+
+def test_torn_files(tmp_path: Path) -> None:
+    """A run as a kill leaves it: half a line at the end, of the usage too."""
+    make_run(folder=tmp_path / "run")
+    for name in ("records.jsonl", "usage.jsonl"):
+        path = tmp_path / "run" / name
+        path.write_bytes(path.read_bytes()[:-20])
+    _, html = _write([Results.read(tmp_path / "run")], tmp_path)
+    assert "0 of 1 finished" in html
+    assert "1 of 1 runs have no record of time and memory." in html
+
+
+def test_a_seed_counts_once(tmp_path: Path) -> None:
+    runs = [make_run(seed=seed) for seed in range(2)]
+    page, html = _write([*runs, make_run(seed=1), make_run(seed=0, stop=50)], tmp_path)
+    assert page.tables[0][1][1] == _estimate([_acc(run) for run in runs])
+    assert "2 of the runs repeat another" in html
+
+
+def test_data_sets_are_never_mixed(tmp_path: Path) -> None:
+    """Nor are scenarios; each has a comparison of its own."""
+    kinds = (("digits", "disjoint"), ("cifar10", "disjoint"), ("digits", "blurry"))
+    runs = [make_run(seed=seed, data=data, scenario=scenario) for data, scenario in kinds for seed in range(2)]
+    page, _ = _write(runs, tmp_path)
+    assert [heading for heading in page.headings if "," in heading] == [", ".join(kind) for kind in kinds]
+    first = [table for table in page.tables if table[0][-1] == "seeds"]
+    for place, table in enumerate(first):
+        assert table[1][1] == _estimate([_acc(run) for run in runs[2 * place : 2 * place + 2]])
+        assert len(table) == 2
+
+
+STRANGE: dict[str, list[Results]] = {
+    "one-run": [make_run()],
+    "one-task": make_runs(2, ["ER"], tasks=1),
+    "one-class": [make_run(tasks=1, classes=1)],
+    "one-step": make_runs(1, ["ER"], steps=1),
+    "nothing-recorded": [replace(make_run(), steps=[], anytime=[], tested=[], aligned=[], sessions=[])],
+    "no-diagnostics": [make_run(diagnostics=False)],
+    "no-task-lengths": [replace(make_run(), started=replace(make_run().started, tasks=[{"name": ""}], steps=None))],
+    "many-methods": make_runs(1, [f"method {letter}" for letter in "abcd"], tasks=6, classes=12),
+    "names": make_runs(1, ["_hidden", "a" * 200, "$x$ 日本語 🙂", "new\nline\x00\x1b\ud800"]),
+    "no-adaptor-alone": [make_run("a"), make_run("a", memory=50)],
+    "two-adaptors": [
+        make_run(),
+        make_run("ER + CBA", adaptor=True),
+        make_run("ER + CBA 2", adaptor=True, method={"name": "er", "settings": {}}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_runs(name: str, tmp_path: Path) -> None:
+    page, _ = _write(STRANGE[name], tmp_path)
+    assert "Every run" in page.headings
+
+
+def test_domains(tmp_path: Path) -> None:
+    """Where tasks share their classes, no prediction belongs to a task."""
+    page, html = _write([make_run(domains=True)], tmp_path)
+    assert "Predictions by task" in page.headings
+    assert "Tasks share their classes here" in html
+    assert "fair share" not in html
+    assert "Domain-incremental" in html
+
+
+def test_large(tmp_path: Path) -> None:
+    runs = make_runs(2, tasks=20, classes=200, steps=20)
+    _, html = _write(runs, tmp_path)
+    assert len(html) < 5_000_000
+
+
+def test_no_runs(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no runs were given"):
+        write_report([], tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails leaves the old report, and no rubbish."""
+    path = tmp_path / "new folder" / "report.html"
+    write_report([make_run()], path)
+    before = path.read_bytes()
+    write_report([make_run()], path)
+    assert path.read_bytes() == before  # equal runs, equal bytes
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(RunError, match=r"Cannot write the report to .*: disk full"):
+        write_report([make_run("DER++")], path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_import_is_light() -> None:
+    """Only who writes a report waits for matplotlib, and its settings stay as they were."""
+    code = (
+        "import sys, evenkeel, evenkeel.results.records, evenkeel.results.groups; sys.exit('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_settings_of_matplotlib_are_left_alone() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    draw(lambda figure: figure.subplots().plot([1, 2]))  # type: ignore[arg-type]
+    assert dict(mpl.rcParams) == before
+
+
+def test_inline() -> None:
+    svg = draw(lambda figure: figure.text(0, 0, 'url(#x) id="y" $z$ <b>'))  # type: ignore[arg-type]
+    shown = inline(svg, "p7", 'a "name" <b>')
+    assert 'aria-label="a &quot;name&quot; &lt;b&gt;"' in shown
+    assert 'url(#x) id="y" $z$ &lt;b&gt;</text>' in shown
+    assert "<style" not in shown
+    assert printable("a\nb\x00" + "c" * 99, 6) == "a\ufffdb\ufffdc…"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    sync = pytest.importorskip("playwright.sync_api")
+    quiet = ("gpu", "quic", "background-networking", "component-update", "sync")
+    with sync.sync_playwright() as play:
+        args = ["--no-sandbox", "--no-first-run", *(f"--disable-{what}" for what in quiet)]
+        found = play.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def evil(folder: Path) -> Path:
+    """All four groups, and names that try to run."""
+    runs = make_runs(2, ["ER", EVIL], class_names=[EVIL, *map(str, range(9))], data=EVIL, scenario=EVIL)
+    path = folder / "evil.html"
+    write_report([*runs, make_run(stop=90)], path, title=EVIL)
+    return path
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_browser(browser: "Browser", evil: Path, width: int, height: int, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    faults, requests = _listen(page)
+    page.goto(evil.as_uri())
+    _figures_are_drawn(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("window.caught") is None
+    assert page.locator("img, script:not(:last-child)").count() == 0
+    assert page.title() == EVIL
+    smallest = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('svg text')].map(each => parseFloat(getComputedStyle(each).fontSize)"
+        " * each.getCTM().a || 99))"
+    )
+    assert smallest >= 8  # pixels on the screen
+    assert _contrast(page) >= 4.5
+    page.locator("summary").last.click()
+    assert page.locator("pre").last.bounding_box() is not None
+    assert (faults, requests) == ([], [evil.as_uri()])
+    context.close()
+
+
+def test_print(browser: "Browser", evil: Path) -> None:
+    """On paper nothing is folded or cut off, whatever the screen's colours."""
+    context = browser.new_context(viewport={"width": 700, "height": 1000}, color_scheme="dark")
+    page = context.new_page()
+    faults, requests = _listen(page)
+    page.goto(evil.as_uri())
+    page.emulate_media(media="print")
+    _figures_are_drawn(page)
+    assert all(each.bounding_box() for each in page.locator("details:not(.repeat) pre").all())
+    assert page.locator("details:not(.repeat) pre").count() > 0
+    assert not any(each.bounding_box() for each in page.locator(".repeat pre").all())  # once a group is enough paper
+    cut = "[...document.querySelectorAll('.scroll, pre')].filter(each => each.scrollWidth > innerWidth).length"
+    assert page.evaluate(cut) == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert (faults, requests) == ([], [evil.as_uri()])
+    context.close()
+
+
+def _listen(page: "Page") -> tuple[list[str], list[str]]:
+    faults: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    return faults, requests
+
+
+def _figures_are_drawn(page: "Page") -> None:
+    charts = page.locator("figure .chart").all()
+    assert len(charts) >= 12
+    for chart in charts:
+        box = chart.locator("svg").bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) > 100
+        assert chart.locator("svg path, svg image").count() > 3
+    assert page.locator("figure").count() == page.locator("figure > figcaption").count()
+
+
+def _contrast(page: "Page") -> float:
+    """The lowest between a line of text and the page, by the formula of the WCAG."""
+    found = page.evaluate(
+        "['body', 'figcaption', 'svg text', 'a', 'td'].map(each => { const style ="
+        " getComputedStyle(document.querySelector(each)); return each.startsWith('svg') ? style.fill : style.color; })"
+        ".concat(getComputedStyle(document.body).backgroundColor)"
+    )
+    *texts, ground = (_luminance([int(part) for part in re.findall(r"\d+", colour)[:3]]) for colour in found)
+    return min((max(text, ground) + 0.05) / (min(text, ground) + 0.05) for text in texts)
+
+
+def _luminance(rgb: list[int]) -> float:
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (part / 255 for part in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_scenarios_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    page, _ = _write([make_run(tasks=5), make_run(tasks=2)], tmp_path)
+    names = [heading for heading in page.headings if "digits" in heading]
+    assert names == ["digits, disjoint (tasks: 5)", "digits, disjoint (tasks: 2)"]

@@ -1,0 +1,137 @@
+"""What several runs say together."""
+
+import random
+from dataclasses import replace
+from io import StringIO
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from evenkeel.errors import RunError
+from evenkeel.results.formats import to_rich
+from evenkeel.results.groups import Estimate, gain, groups, in_order, pairs
+from evenkeel.results.measures import MEASURES, summarise
+from evenkeel.results.overview import measures_table
+from evenkeel.results.records import RECORDS, Results, find_runs, from_line, to_line
+from tests.helpers.runs import make_run
+
+PLAIN = [make_run("ER", seed=seed) for seed in range(4)]
+WITH = [make_run("ER + CBA", seed=seed, adaptor=True, method={"name": "ER"}) for seed in range(1, 6)]
+
+
+def test_an_interval_is_student_s() -> None:
+    values = [1.0, 2.0, 4.0, 9.0]
+    found = Estimate.of(values)
+    assert found is not None
+    low, high = stats.t.interval(0.95, 3, loc=4, scale=stats.tstd(values) / sqrt(4))
+    assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
+    assert str(Estimate.of([3.14159])) == "3.1"
+    assert Estimate.of([]) is None
+
+
+def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
+    found = groups([*PLAIN, *WITH])
+    assert [group.label for group in found] == ["ER", "ER + CBA"]
+    ((without, with_),) = pairs(found)
+    assert (without.label, with_.label) == ("ER", "ER + CBA")
+    for name in ("acc", "fm", "acc_auc"):
+        of = MEASURES[name].of
+        differences = [(of(WITH[seed - 1]) or 0) - (of(PLAIN[seed]) or 0) for seed in (1, 2, 3)]
+        assert gain(name, without, with_) == Estimate.of(differences)
+
+
+def test_what_is_not_the_same_is_not_averaged() -> None:
+    other = make_run("ER", seed=9, memory={"capacity": 500, "policy": "reservoir"})
+    strange = replace(PLAIN[0], started=replace(PLAIN[0].started, data={**PLAIN[0].started.data, "digest": "other"}))
+    found = groups([*PLAIN, other, strange])
+    assert [len(group.runs) for group in found] == [4, 1, 1]
+    assert found[1].label == "ER (memory.capacity=500)"
+    assert len({group.label for group in found}) == 3
+    assert not pairs(groups([other, *WITH]))
+
+
+def test_a_run_counts_once_and_only_when_it_is_finished() -> None:
+    half = make_run("ER", seed=7, finished=False)
+    killed = make_run("ER", seed=0, stop=30)
+    (group,) = groups([killed, *PLAIN, PLAIN[1], half])
+    assert [run.seed for run in group.runs] == [0, 1, 2, 3, 7]
+    assert [seed for seed, _ in group.values("acc")] == [0, 1, 2, 3]
+    assert group.estimate("acc") == Estimate.of([summarise(run)["acc"] or 0 for run in PLAIN])
+
+
+def test_the_table_in_the_terminal() -> None:
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(to_rich(measures_table([*PLAIN, *WITH])))
+    text = console.export_text()
+    ((without, with_),) = pairs(groups([*PLAIN, *WITH]))
+    assert str(without.estimate("acc")) in text
+    found = gain("acc", without, with_)
+    assert found is not None
+    assert f"{found.mean:+.1f} ± {found.half:.1f}" in text
+
+
+def test_records_read_back(tmp_path: Path) -> None:
+    made = make_run("ER", folder=tmp_path / "a" / "run")
+    assert made.folder is not None
+    lines = (made.folder / RECORDS).read_text().splitlines(keepends=True)
+    assert [to_line(from_line(line)) for line in lines] == lines
+    assert Results.read(made.folder).matrix().tolist() == made.matrix().tolist()
+    assert find_runs([tmp_path]) == find_runs([made.folder]) == [made.folder]
+    for wrong in ("{}", "[]", '{"kind":"stepp"}', '{"kind":"end"}', "3"):
+        with pytest.raises(ValueError, match="not a record"):
+            from_line(wrong)
+    (made.folder / RECORDS).write_text("".join(lines[1:]))
+    with pytest.raises(RunError, match="does not begin with the start of a run"):
+        Results.read(made.folder)
+    with pytest.raises(RunError, match="is not a run"):
+        Results.read(tmp_path)
+    with pytest.raises(RunError, match="There is no run in"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_bounds_are_labelled_whatever_their_name() -> None:
+    runs = [
+        make_run("ER", method={"name": "er"}),
+        make_run("Finetune (lower bound)", method={"name": "finetune"}),
+        make_run("my baseline", method={"name": "joint", "epochs": 5}),
+        make_run("RAR", method={"name": "rar", "repeats": 2, "base": {"name": "finetune"}}),
+    ]
+    found = groups(runs)
+    own = ["my baseline (upper bound)", "RAR (lower bound)"]
+    assert [group.label for group in found] == ["ER", "Finetune (lower bound)", *own]
+    assert [group.is_bound for group in found] == [False, True, True, True]
+
+
+def test_labels_tell_all_groups_apart_with_as_few_settings_as_that_takes() -> None:
+    tables = [dict(zip("abcd", values, strict=True)) for values in ((1, 1, 1, 1), (2, 2, 2, 1), (2, 2, 2, 3))]
+    run = make_run("ER + CBA", adaptor=True)
+    runs = [
+        replace(run, started=replace(run.started, config={**run.started.config, "adaptor": table})) for table in tables
+    ]
+    assert [group.label for group in groups(runs)] == [
+        "ER + CBA (adaptor.a=1, adaptor.b=1, adaptor.c=1)",
+        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=1)",
+        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=3)",
+    ]
+
+
+def test_threads_make_no_group_of_their_own() -> None:
+    runs = [make_run(seed=0, threads=1), make_run(seed=1, threads=2), make_run(seed=1, threads=4)]
+    (group,) = groups(runs)
+    assert [run.seed for run in group.runs] == [0, 1]  # one run of each seed counts
+    assert group.label == "ER"
+
+
+def test_an_order_for_runs_that_come_in_none() -> None:
+    """Methods as they are registered, each without CBA first, seeds in order, whatever the folders are called."""
+    names = [("er", False), ("er", True), ("derpp", False), ("derpp", True), ("of one's own", False)]
+    runs = [
+        make_run(name + " + CBA" * adaptor, seed=seed, adaptor=adaptor, method={"name": name})
+        for name, adaptor in names
+        for seed in range(3)
+    ]
+    shuffled = random.Random(0).sample(runs, len(runs))
+    assert [(run.label, run.seed) for run in in_order(shuffled)] == [(run.label, run.seed) for run in runs]

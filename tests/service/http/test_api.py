@@ -1,0 +1,561 @@
+"""The HTTP interface as clients meet it: who may do what, and what is answered."""
+
+import json
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import numpy as np
+import pytest
+from PIL import Image
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from evenkeel import cli
+from evenkeel.service.service import Service
+from evenkeel.service.store.keys import LOOK, SCOPES, add_key, remove_key
+from tests.helpers.serving import VECTORS, Served, encoded, text
+
+PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
+FULL = (*VECTORS[:-1], "batches.size=8", "batches.wait=3600", "limits.queue=8", "limits.examples=8")
+NEEDS = {
+    "POST /v1/learn": "learn",
+    "POST /v1/label": "learn",
+    "POST /v1/predict": "predict",
+    "DELETE /v1/examples/{id}": "admin",
+    "GET /v1/versions": "admin",
+    "POST /v1/checkpoint": "admin",
+    "POST /v1/versions/{number}/rollback": "admin",
+    "GET /v1/status": "any key",
+    "GET /v1/history": "any key",
+    "GET /metrics": "any key",
+    "GET /healthz": "nothing",
+    "GET /readyz": "nothing",
+}
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("vectors") / "model") as served:
+        served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(64)]})
+        served.settled()
+        yield served
+        assert "Traceback" not in served.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("pictures") / "model", PICTURES) as served:
+        dark, light = (encoded(Image.new("L", (8, 8), shade)) for shade in (20, 230))
+        served.post("/v1/learn", {"examples": [{"image": text(dark), "label": "dark"} for _ in range(32)]})
+        served.post("/v1/learn", {"examples": [{"image": text(light), "label": "light"} for _ in range(32)]})
+        served.settled()
+        yield served
+        assert "Traceback" not in served.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
+    """A service that other machines could reach, and a key of each scope."""
+    folder = tmp_path_factory.mktemp("keyed") / "model"
+    Service(folder, None, VECTORS).close()
+    keys = {scope: add_key(folder / "keys.json", scope, [scope]) for scope in SCOPES}
+    with Served(folder, (), "--host", "0.0.0.0") as served:
+        yield served, keys
+        assert "Traceback" not in served.log.read_text()
+
+
+def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
+    """Each label has its corner, of four."""
+    corner = sum(str(label).encode()) % 4
+    return {"x": [float(place == corner) + at / 1000 for place in range(4)], "label": label, **more}
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and errors of a command that ends by itself."""
+    before, sys.argv = sys.argv, ["evenkeel", *arguments]
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0), capsys.readouterr().err
+    finally:
+        sys.argv = before
+    return 0, capsys.readouterr().err
+
+
+# Who may do what
+
+
+def status_of(served: Served, route: str, key: str | None) -> int:
+    method, _, path = route.partition(" ")
+    path = path.replace("{id}", "nothing").replace("{number}", "999")
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    content = b"[" if method == "POST" else None  # of no use to any route: whoever passes changes nothing
+    how = {**headers, "Content-Type": "application/json"}
+    return served.client.request(method, path, content=content, headers=how).status_code
+
+
+def test_every_route_asks_for_the_scope_it_needs(keyed: tuple[Served, dict[str, str]]) -> None:
+    served, keys = keyed
+    paths = served.get("/openapi.json")["paths"]
+    routes = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
+    assert sorted(routes) == sorted(NEEDS), "Say in NEEDS what a new route needs."
+    refused = {}
+    for route, need in NEEDS.items():
+        free, open_to_all = need == "nothing", need in ("nothing", "any key")
+        expected = {None: 200 if free else 401, "ek_wrong": 200 if free else 401}
+        found = {key: status_of(served, route, key) for key in (None, "ek_wrong")}
+        if {key: status if status == 401 else 200 for key, status in found.items()} != expected:
+            refused[route] = found
+        for scope, key in keys.items():
+            status = status_of(served, route, key)
+            may = open_to_all or scope in (need, "admin")
+            if (status not in (401, 403)) != may or status == 401:
+                refused[f"{route} with {scope}"] = {scope: status}
+    assert not refused
+
+
+def test_a_key_is_told_in_one_way_only(keyed: tuple[Served, dict[str, str]]) -> None:
+    served, keys = keyed
+    key = keys["predict"]
+    for header in (key, f"Basic {key}", f"Bearer {key}x", f"Bearer {key[:-1]}", "Bearer", f"Bearer {key},"):
+        answer = served.client.get("/v1/status", headers={"Authorization": header})
+        assert answer.status_code == 401, header
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "key is needed" in answer.json()["error"]
+    assert served.client.get("/v1/status", params={"key": key}).status_code == 401
+    assert served.client.get("/v1/status", headers={"Authorization": f"bearer {key}"}).status_code == 200
+
+
+def test_a_key_works_from_when_it_is_made_until_it_is_removed(keyed: tuple[Served, dict[str, str]]) -> None:
+    served, _ = keyed
+    path = served.folder / "keys.json"
+    for turn in range(3):
+        secret = add_key(path, f"short-{turn}", ["predict"])
+        time.sleep(LOOK)
+        assert status_of(served, "GET /v1/status", secret) == 200
+        remove_key(path, f"short-{turn}")
+        time.sleep(LOOK)
+        assert status_of(served, "GET /v1/status", secret) == 401
+
+
+def test_keys_at_rest_are_hashes_in_a_file_for_the_owner_alone(keyed: tuple[Served, dict[str, str]]) -> None:
+    served, keys = keyed
+    path = served.folder / "keys.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(json.loads(path.read_text())) == len(keys)
+    told = served.log.read_bytes() + b"".join(each.read_bytes() for each in served.folder.rglob("*") if each.is_file())
+    for secret in keys.values():
+        assert secret.encode() not in told
+        assert secret.removeprefix("ek_").encode() not in told
+
+
+def test_an_address_for_other_machines_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [word for setting in VECTORS for word in ("--set", setting)]
+    for host in ("0.0.0.0", "::"):
+        code, said = call(capsys, "serve", str(tmp_path / "model"), "--host", host, "--port", "0", *settings)
+        assert code == 1
+        assert "there are no keys: anyone could teach this model" in " ".join(said.split())
+        assert "Traceback" not in said
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_second_service_in_the_same_folder_is_refused_and_leaves_no_trace(
+    vectors: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (vectors.folder / "service.toml").read_bytes()
+    code, said = call(capsys, "serve", str(vectors.folder), "--port", "0", "--set", "limits.queue=7")
+    assert code == 1
+    assert "is at work in" in " ".join(said.split())
+    assert "Traceback" not in said
+    assert (vectors.folder / "service.toml").read_bytes() == before
+    assert vectors.get("/readyz") == {"status": "ready"}
+
+
+# Teaching and asking
+
+
+def counted(status: Any) -> dict[str, int]:
+    """The numbers of examples, after a look at whether they fit together."""
+    numbers: dict[str, int] = status["examples"]
+    parts = ("learned", "waiting", "refused", "withdrawn")
+    assert numbers["accepted"] == sum(numbers[part] for part in parts), numbers
+    assert status["queue"]["waiting"] == numbers["waiting"]
+    assert sum(each["learned"] for each in status["classes"]) == numbers["learned"]
+    assert sum(each["memory"] for each in status["classes"]) == status["memory"]["samples"]
+    return numbers
+
+
+def test_one_example_is_taught_as_many_are(vectors: Served) -> None:
+    before = counted(vectors.settled())["learned"]
+    one = vectors.post("/v1/learn", example(1, "a", id="alone"), 202)
+    many = vectors.post("/v1/learn", {"examples": [example(2, "a", id="first"), example(3, "b")]}, 202)
+    assert (one["accepted"], one["repeated"], one["ids"]) == (1, 0, ["alone"])
+    assert (many["accepted"], many["repeated"]) == (2, 0)
+    assert many["ids"][0] == "first"
+    assert len(set(many["ids"])) == 2
+    assert counted(vectors.settled())["learned"] == before + 3
+
+
+def test_what_is_sent_again_is_not_learned_twice(vectors: Served) -> None:
+    before = counted(vectors.settled())
+    thrice = {"examples": [example(7, "a", id="again")] * 3}
+    answers = [vectors.post("/v1/learn", thrice) for _ in range(2)]
+    counted(vectors.settled())
+    answers.append(vectors.post("/v1/learn", example(7, "a", id="again")))
+    assert [(each["accepted"], each["repeated"]) for each in answers] == [(1, 2), (0, 3), (0, 1)]
+    after = counted(vectors.settled())
+    assert after["accepted"] == before["accepted"] + 1
+    assert after["learned"] == before["learned"] + 1
+
+
+@pytest.mark.parametrize("other", [{"label": "b"}, {"x": [0.0, 0.0, 0.0, 0.5]}, {"label": 1}])
+def test_a_known_id_with_other_content_is_a_conflict_and_nothing_is_accepted(
+    vectors: Served, other: dict[str, Any]
+) -> None:
+    vectors.post("/v1/learn", example(8, "1", id="taken"))
+    before = counted(vectors.settled())
+    mixed = [example(9, "a", id="fresh"), example(8, "1", id="taken") | other, example(10, "a")]
+    assert "'taken'" in vectors.post("/v1/learn", {"examples": mixed}, 409)["error"]
+    within = [example(9, "a", id="fresh"), example(9, "a", id="fresh") | other]
+    assert "'fresh'" in vectors.post("/v1/learn", {"examples": within}, 409)["error"]
+    assert counted(vectors.settled()) == before
+    missing = vectors.client.delete("/v1/examples/fresh")
+    assert missing.status_code == 404, missing.text
+
+
+def test_predictions_are_labelled_later_and_counted(vectors: Served) -> None:
+    before = vectors.settled()
+    asked = {"examples": [{"x": example(at, "ab"[at % 2])["x"]} for at in range(4)]}
+    told = vectors.post("/v1/predict", asked)["predictions"]
+    right = {"id": told[0]["id"], "label": told[0]["label"]}
+    wrong = {"id": told[1]["id"], "label": "a" if told[1]["label"] == "b" else "b"}
+    first = vectors.post("/v1/label", {"labels": [right, wrong]}, 202)
+    assert (first["accepted"], first["repeated"], first["ids"]) == (2, 0, [right["id"], wrong["id"]])
+    alone = vectors.post("/v1/label", {"id": told[2]["id"], "label": told[2]["label"]}, 202)
+    assert alone["accepted"] == 1
+    after = vectors.settled()
+    assert counted(after)["learned"] == counted(before)["learned"] + 3
+    for name, more in (("labelled", 3), ("right", 2)):
+        assert after["accuracy"]["answered"][name] == before["accuracy"]["answered"][name] + more
+    assert 0 < after["accuracy"]["answered"]["recent"] < 100
+
+    again = vectors.post("/v1/label", right, 202)
+    assert (again["accepted"], again["repeated"]) == (0, 1)
+    fresh = {"id": told[3]["id"], "label": "a"}
+    assert "before" in vectors.post("/v1/label", {"labels": [fresh, right | {"label": "new"}]}, 409)["error"]
+    assert "no prediction" in vectors.post("/v1/label", {"labels": [fresh, {"id": "no", "label": "a"}]}, 404)["error"]
+    assert vectors.settled()["accuracy"] == after["accuracy"]
+    assert counted(vectors.settled()) == counted(after)
+
+
+def test_a_prediction_that_is_not_kept_has_no_id(vectors: Served) -> None:
+    (only,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0], "keep": False})["predictions"]
+    assert only["id"] is None
+
+
+def test_probabilities_are_those_of_the_likeliest_labels(vectors: Served) -> None:
+    known = len(vectors.settled()["classes"])
+    for top in (1, 2, 1000):
+        (answer,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0], "top": top})["predictions"]
+        likely = [each["probability"] for each in answer["probabilities"]]
+        assert len(likely) == min(top, known)
+        assert likely == sorted(likely, reverse=True)
+        assert answer["label"] == answer["probabilities"][0]["label"]
+    assert sum(likely) == pytest.approx(1)
+
+
+def test_text_and_number_are_different_labels(vectors: Served) -> None:
+    vectors.post("/v1/learn", {"examples": [example(1, "17"), example(2, 17), example(3, -(2**63))]})
+    labels = [each["label"] for each in vectors.settled()["classes"]]
+    assert {"17", 17, -(2**63)} <= set(labels)
+    (answer,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0], "top": 1000})["predictions"]
+    assert {"17", 17, -(2**63)} <= {each["label"] for each in answer["probabilities"]}
+
+
+def forgotten(served: Served, id: str) -> tuple[int, Any]:
+    answer = served.client.delete(f"/v1/examples/{id}")
+    return answer.status_code, answer.json()
+
+
+def test_a_learned_or_predicted_or_unknown_id_is_forgotten(vectors: Served) -> None:
+    vectors.post("/v1/learn", example(4, "rare", id="learned"))
+    before = vectors.settled()
+    status, told = forgotten(vectors, "learned")
+    assert status == 200
+    assert (told["waiting"], told["prediction"]) == (False, False)
+    assert told["memory"] in (0, 1)  # the reservoir may have had no place for it
+    after = vectors.settled()
+    assert after["memory"]["samples"] == before["memory"]["samples"] - 1
+    assert counted(after) == counted(before)  # it was learned, and stays so
+    assert forgotten(vectors, "learned")[0] == 404
+
+    (asked,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
+    expected = {"waiting": False, "memory": 0, "versions": 0, "prediction": True}
+    assert forgotten(vectors, asked["id"]) == (200, expected)
+    assert vectors.post("/v1/label", {"id": asked["id"], "label": "a"}, 404)["error"]
+    status, told = forgotten(vectors, "never-seen")
+    assert status == 404
+    assert "never-seen" in told["error"]
+
+
+def asked_about(served: Served) -> Any:
+    corners = [{"x": [float(place == corner) for place in range(4)]} for corner in range(4)]
+    return served.post("/v1/predict", {"examples": corners, "top": 1000, "keep": False})
+
+
+def test_after_going_back_the_answers_are_those_of_before(vectors: Served) -> None:
+    vectors.settled()
+    saved = vectors.post("/v1/checkpoint", {"note": "good"}, 200)
+    assert (saved["asked"], saved["note"]) == (True, "good")
+    before = asked_about(vectors)
+    assert before["version"] == saved["number"]
+    vectors.post("/v1/learn", {"examples": [example(at, "later") for at in range(40)]})
+    vectors.settled()
+    assert "later" in str(asked_about(vectors))
+    vectors.post("/v1/checkpoint")
+    back = vectors.post(f"/v1/versions/{saved['number']}/rollback", None, 200)
+    after = asked_about(vectors)
+    assert after["predictions"] == before["predictions"]
+    assert after["version"] == back["number"] > saved["number"] + 1
+    listed = vectors.get("/v1/versions")
+    assert listed["current"] == back["number"]
+    assert {each["number"]: each["note"] for each in listed["versions"]}[saved["number"]] == "good"
+    counted(vectors.settled())
+    vectors.post("/v1/learn", example(5, "a"))
+    assert vectors.settled()["version"] == back["number"] + 1
+
+
+def test_an_unknown_version_cannot_be_gone_back_to(vectors: Served) -> None:
+    before = vectors.get("/v1/versions")
+    assert "no version 4711" in vectors.post("/v1/versions/4711/rollback", None, 404)["error"]
+    assert vectors.post("/v1/versions/-1/rollback", None, 404)["error"]
+    assert vectors.post("/v1/versions/last/rollback", None, 404)["error"]
+    assert vectors.get("/v1/versions") == before
+
+
+# Watching
+
+
+def test_metrics_are_what_prometheus_reads(vectors: Served) -> None:
+    for label in ("early", "late"):  # two phases of classes: 500 examples of the second make the first old
+        for start in range(0, 520, 260):
+            many = [example(at, label) for at in range(start, start + 260)]
+            vectors.post("/v1/learn", {"examples": many})
+    status = vectors.settled()
+    families = {family.name: family for family in read_metrics(vectors)}
+    assert value(families["evenkeel_queue"]) == 0
+    assert value(families["evenkeel_queue_limit"]) == status["queue"]["limit"] == 10_000
+    assert value(families["evenkeel_learned"]) == counted(status)["learned"]
+    assert value(families["evenkeel_accuracy_before_learning"]) == status["accuracy"]["before_learning"]["recent"]
+    assert value(families["evenkeel_recency_bias"]) == status["recency_bias"]
+    assert 0 <= status["recency_bias"] <= 100
+    assert value(families["evenkeel_version"]) == status["version"]
+    assert value(families["evenkeel_learning"]) == 1
+    latency = families["evenkeel_request_seconds"]
+    assert latency.type == "histogram"
+    learned = [each for each in latency.samples if each.labels.get("route") == "/v1/learn"]
+    (count,) = (each.value for each in learned if each.name.endswith("_count") and each.labels["status"] == "202")
+    endless = [each.value for each in learned if each.labels.get("le") == "+Inf" and each.labels["status"] == "202"]
+    assert endless == [count]
+    assert count >= 4
+
+
+def test_what_is_asked_for_makes_no_new_series(vectors: Served) -> None:
+    for at in range(3):
+        vectors.client.get(f"/no/such/page/{at}")
+        vectors.client.delete(f"/v1/examples/none-{at}")
+    routes = {
+        sample.labels["route"]
+        for family in read_metrics(vectors)
+        if family.name == "evenkeel_request_seconds"
+        for sample in family.samples
+    }
+    assert "/v1/examples/{id}" in routes
+    assert not [route for route in routes if "none-" in route or "such" in route]
+
+
+def read_metrics(served: Served) -> list[Metric]:
+    answer = served.client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return list(text_string_to_metric_families(answer.text))
+
+
+def value(family: Metric) -> float:
+    (sample,) = family.samples
+    return float(sample.value)
+
+
+def test_the_history_goes_on_with_what_is_learned(vectors: Served) -> None:
+    vectors.post("/v1/learn", example(6, "a"))
+    status, deadline = vectors.settled(), time.monotonic() + 30
+    points = vectors.get("/v1/history")["points"]
+    while points[-1]["learned"] < counted(status)["learned"] and time.monotonic() < deadline:
+        time.sleep(0.1)  # a point comes a few seconds after the one before
+        points = vectors.get("/v1/history")["points"]
+    assert [point["learned"] for point in points] == sorted(point["learned"] for point in points)
+    assert points[-1]["learned"] == counted(status)["learned"]
+    assert {"time", "accuracy", "answered", "recency_bias", "queue", "rate"} <= points[-1].keys()
+
+
+def test_what_waits_no_longer_is_in_the_answers(vectors: Served) -> None:
+    for turn in range(5):
+        vectors.post("/v1/learn", example(turn, f"turn-{turn}"))
+        vectors.settled()
+        (answer,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0], "top": 1000, "keep": False})["predictions"]
+        assert f"turn-{turn}" in [each["label"] for each in answer["probabilities"]]
+
+
+def test_it_is_healthy_and_ready(vectors: Served) -> None:
+    assert vectors.get("/healthz") == {"status": "ok"}
+    assert vectors.get("/readyz") == {"status": "ready"}
+
+
+def test_no_page_asks_another_host_for_anything(vectors: Served) -> None:
+    for page in ("/", "/docs"):
+        answer = vectors.client.get(page)
+        assert answer.headers["content-type"].startswith("text/html")
+        loads = re.findall(r"<(?:script|link|img|iframe)[^>]*?(?:src|href)\s*=\s*[\"']([^\"']+)", answer.text)
+        assert len(loads) >= 3
+        for address in loads:
+            assert not urlsplit(address).netloc, address
+            if not address.startswith("data:"):
+                assert vectors.client.get(urljoin(page, address)).status_code == 200, address
+        if page == "/docs":
+            assert re.findall(r"url: '([^']+)'", answer.text) == ["/openapi.json"]
+        else:
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'self';")
+            assert not re.search(r"https?:", policy)
+
+
+# Images
+
+
+def answered(served: Served, **how: Any) -> list[Any]:
+    answer = served.client.post("/v1/predict", **how)
+    assert answer.status_code == 200, answer.text
+    return [each["probabilities"] for each in answer.json()["predictions"]]
+
+
+def chances(answers: list[Any]) -> list[float]:
+    """Of two at once the last digit may be another than of one alone."""
+    return [each["probability"] for likely in answers for each in likely]
+
+
+def noisy(mode: str, width: int, height: int) -> Image.Image:
+    depth = len(Image.new(mode, (1, 1)).getbands())
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, depth), dtype=np.uint8)
+    return Image.fromarray(pixels.squeeze(-1) if depth == 1 else pixels, mode=None)
+
+
+def test_an_image_gets_the_same_answer_however_it_is_sent(pictures: Served) -> None:
+    for kind, format in (("png", "PNG"), ("jpeg", "JPEG")):
+        data = encoded(noisy("L", 8, 8), format)
+        by_text = answered(pictures, json={"image": text(data)})
+        assert answered(pictures, files={"image": ("picture", data)}) == by_text
+        assert answered(pictures, json={"image": f"data:image/{kind};base64,{text(data)}"}) == by_text
+        twice = answered(pictures, json={"examples": [{"image": text(data)}] * 2})
+        assert answered(pictures, files=[("image", ("a", data)), ("image", ("b", data))]) == twice
+        assert chances(twice) == pytest.approx(chances(by_text * 2), abs=1e-6)
+    other = encoded(Image.new("L", (8, 8), 255))
+    assert answered(pictures, json={"image": text(other)}) != by_text
+
+
+def test_gray_and_colour_and_transparent_images_of_any_size_are_taken(pictures: Served) -> None:
+    gray, wide = noisy("L", 8, 8), noisy("RGB", 40, 24)
+    expected = answered(pictures, json={"image": text(encoded(gray))})
+    for mode in ("RGB", "RGBA", "LA"):
+        assert answered(pictures, json={"image": text(encoded(gray.convert(mode)))}) == expected, mode
+    small = wide.convert("L").resize((8, 8), Image.Resampling.BILINEAR)
+    expected = answered(pictures, json={"image": text(encoded(small))})
+    for mode in ("RGB", "RGBA"):
+        assert answered(pictures, files={"image": encoded(wide.convert(mode))}) == expected, mode
+
+
+@pytest.mark.parametrize("format", ["GIF", "BMP", "WEBP"])
+def test_other_formats_are_decoded_to_the_same_pixels(pictures: Served, format: str) -> None:
+    image = Image.new("RGB", (12, 12), (120, 120, 120))
+    expected = answered(pictures, files={"image": encoded(image)})
+    how = {"lossless": True} if format == "WEBP" else {}
+    assert answered(pictures, files={"image": encoded(image, format, **how)}) == expected
+
+
+def test_files_are_taught_with_labels_and_ids(pictures: Served) -> None:
+    before = counted(pictures.settled())["learned"]
+    dark, light = (encoded(Image.new("RGB", (30, 20), (shade,) * 3)) for shade in (10, 240))
+    one = pictures.client.post("/v1/learn", files={"image": ("a.png", dark)}, data={"label": "dark"})
+    assert one.status_code == 202, one.text
+    files = [("image", ("a.png", dark)), ("image", ("b.jpg", light))]
+    form = {"label": ["dark", "light"], "id": ["file-a", "file-b"]}
+    for accepted in (2, 0):
+        many = pictures.client.post("/v1/learn", files=files, data=form)
+        assert many.status_code == 202, many.text
+        assert (many.json()["accepted"], many.json()["ids"]) == (accepted, form["id"])
+    as_text = {"image": text(light), "label": "light", "id": "file-b"}  # known by its pixels, however it comes
+    assert pictures.post("/v1/learn", as_text, 202)["repeated"] == 1
+    assert pictures.client.post("/v1/learn", files=files, data=form | {"label": ["light", "dark"]}).status_code == 409
+    assert counted(pictures.settled())["learned"] == before + 3
+
+
+@pytest.mark.parametrize("form", [{}, {"label": ["a"]}, {"label": ["a"] * 3}, {"label": ["a"] * 2, "id": ["x"]}])
+def test_files_without_a_label_each_are_refused(pictures: Served, form: dict[str, list[str]]) -> None:
+    before = counted(pictures.settled())
+    data = encoded(noisy("L", 8, 8))
+    answer = pictures.client.post("/v1/learn", files=[("image", ("a", data)), ("image", ("b", data))], data=form)
+    assert answer.status_code == 422
+    assert "2 images came with" in answer.json()["error"]
+    assert counted(pictures.settled()) == before
+
+
+def test_a_learned_image_is_known(pictures: Served) -> None:
+    for shade, label in ((15, "dark"), (235, "light")):
+        data = encoded(Image.new("RGB", (16, 16), (shade,) * 3))
+        (likely,) = answered(pictures, files={"image": data}, data={"top": "1"})
+        assert [each["label"] for each in likely] == [label]
+
+
+def test_an_image_is_labelled_later(pictures: Served) -> None:
+    before = counted(pictures.settled())["learned"]
+    answer = pictures.client.post("/v1/predict", files={"image": encoded(noisy("RGB", 9, 9))})
+    (told,) = answer.json()["predictions"]
+    assert pictures.post("/v1/label", {"id": told["id"], "label": "dark"}, 202)["accepted"] == 1
+    assert counted(pictures.settled())["learned"] == before + 1
+
+
+# A queue that is full
+
+
+def test_a_full_queue_says_when_to_come_again_and_predictions_go_on(tmp_path: Path) -> None:
+    with Served(tmp_path / "model", FULL) as served:
+        assert "Nothing was learned" in served.post("/v1/predict", {"x": [1, 0, 0, 0]}, 409)["error"]
+        assert "recency_bias" not in str(read_metrics(served))
+        served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(8)]})
+        served.settled()
+        rest = {"examples": [example(at, "a", id=f"rest-{at}") for at in range(7)]}
+        assert served.post("/v1/learn", rest)["waiting"] == 7
+        more = {"examples": [example(at, "unheard-of", id=f"more-{at}") for at in range(2)]}
+        full = served.client.post("/v1/learn", json=more)
+        assert full.status_code == 429
+        assert 1 <= int(full.headers["retry-after"]) <= 60
+        assert "7 examples are waiting" in full.json()["error"]
+        (told,) = served.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
+        served.post("/v1/label", {"labels": [{"id": told["id"], "label": "a"}] * 2}, 429)
+        numbers = counted(served.get("/v1/status"))
+        assert (numbers["accepted"], numbers["waiting"]) == (15, 7)
+
+        nothing = {"memory": 0, "versions": 0, "prediction": False}
+        assert forgotten(served, "rest-3") == (200, {"waiting": True, **nothing})
+        assert forgotten(served, "rest-3")[0] == 404
+        numbers = counted(served.get("/v1/status"))
+        assert (numbers["waiting"], numbers["withdrawn"], numbers["learned"]) == (6, 1, 8)
+        # What was refused may come now; with it the batch is full, and learned.
+        assert served.post("/v1/learn", more, 202)["accepted"] == 2
+        numbers = counted(served.settled())
+        assert (numbers["accepted"], numbers["learned"], numbers["withdrawn"]) == (17, 16, 1)

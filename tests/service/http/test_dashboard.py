@@ -1,0 +1,263 @@
+"""The dashboard in a real browser, before real services."""
+
+import base64
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from PIL import Image
+
+from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.keys import add_key
+from tests.helpers.serving import Served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Dialog, Page
+
+EVIL = "<img src=x onerror=alert(1)>"
+CHROMIUM = shutil.which("chromium")
+IMAGES = ("input.size=[8, 8]", "memory.capacity=50", "batches.wait=0.05")
+PATIENCE = 60_000  # milliseconds: the machine may be busy
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    quiet = ("gpu", "quic", "background-networking", "component-update", "sync")
+    sync.expect.set_options(timeout=PATIENCE)
+    with sync.sync_playwright() as play:
+        args = ["--no-sandbox", "--no-first-run", *(f"--disable-{what}" for what in quiet)]
+        found = play.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield found
+        found.close()
+
+
+class Visit:
+    """The page of a service, and all that went wrong or was asked for while it was open."""
+
+    def __init__(self, browser: "Browser", served: Served, width: int = 1280, scheme: Any = "light") -> None:
+        viewport: Any = {"width": width, "height": 900}
+        self.page: Page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.faults: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda said: self.faults.append(said.text) if said.type != "log" else None)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("dialog", self._refuse)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.url = served.url
+        self.page.goto(served.url)
+
+    def _refuse(self, dialog: "Dialog") -> None:
+        self.faults.append(dialog.message)
+        dialog.dismiss()
+
+    def reads(self, selector: str, text: str | re.Pattern[str] | list[str]) -> None:
+        """It does, sooner or later."""
+        sync.expect(self.page.locator(selector)).to_have_text(text)
+
+    def asks(self, vector: str) -> None:
+        self.page.fill("#vector", vector)
+        self.page.click("#vector-form button")
+
+    def end(self, *refusals: int) -> None:
+        """Nothing went wrong but that the server answered so, and no other host was asked for anything."""
+        told = [f"Failed to load resource: the server responded with a status of {code}" for code in refusals]
+        assert [fault for fault in self.faults if not fault.startswith(tuple(told))] == []
+        own = (f"{self.url}/", f"blob:{self.url}/", "data:image/svg+xml,")
+        assert [url for url in self.requests if not url.startswith(own)] == []
+        assert self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        self.page.context.close()
+
+
+def _teach(served: Served, *labels: str | int) -> Any:
+    """One example of each, apart from one another."""
+    examples = [{"x": [5 * place, -place, place % 3, 1], "label": label} for place, label in enumerate(labels)]
+    served.post("/v1/learn", {"examples": examples})
+    return served.settled()
+
+
+def _dragged(page: "Page", path: Path) -> Any:
+    make = """encoded => {
+        const bytes = Uint8Array.from(atob(encoded), each => each.charCodeAt(0));
+        const dragged = new DataTransfer();
+        dragged.items.add(new File([bytes], "dropped.png", {type: "image/png"}));
+        return dragged;
+    }"""
+    return page.evaluate_handle(make, base64.b64encode(path.read_bytes()).decode())
+
+
+@pytest.fixture(scope="module")
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("pets") / "model") as served:
+        _teach(served, *["cat", "dog"] * 40)
+        served.post("/v1/checkpoint")
+        yield served
+
+
+def test_from_nothing(browser: "Browser", tmp_path: Path) -> None:
+    """Nothing is learned yet; it is taught by hand, with a label that tries to run, and the numbers appear."""
+    with Served(tmp_path / "model") as served:
+        visit = Visit(browser, served)
+        visit.reads("#state", re.compile("idle"))
+        visit.reads("#beginning h2", "Nothing has been learned yet")
+        sync.expect(visit.page.locator("#so-far")).to_be_hidden()
+        visit.asks("1, 2, 3, 4")
+        visit.reads("#try-fault", re.compile("learned"))
+        visit.page.fill("#label", EVIL)
+        visit.page.click("#teach button")
+        visit.reads("#taught", re.compile(re.escape(EVIL)))
+        visit.reads("#learned", "1")
+        visit.reads("#class-rows th", EVIL)
+        visit.page.click("#again")
+        visit.reads("#answer .verdict", EVIL)
+        visit.reads("#choices button", f"Yes, {EVIL}")
+        assert visit.page.locator("img[src=x]").count() == 0
+        assert served.settled()["classes"] == [{"label": EVIL, "learned": 1, "memory": 1}]
+        visit.end(409)
+
+
+def test_correction(browser: "Browser", pets: Served) -> None:
+    visit = Visit(browser, pets)
+    status = pets.settled()
+    visit.reads("#learned", str(status["examples"]["learned"]))
+    visit.reads("#class-rows th", ["cat", "dog"])
+    visit.reads("#class-rows .stream .count", [str(each["learned"]) for each in status["classes"]])
+    visit.reads("#class-rows .memory .count", [str(each["memory"]) for each in status["classes"]])
+    visit.asks("[5, -1, 1, 1]")
+    verdict = visit.page.locator("#answer .verdict").inner_text()
+    sync.expect(visit.page.locator("#answer li")).to_have_count(2)
+    other = {"cat": "dog", "dog": "cat"}[verdict]
+    visit.page.get_by_role("button", name=f"No, {other}").click()
+    visit.reads("#taught", re.compile(f"Taught: {other}"))
+    visit.reads("#answered-of", "0 of 1 in all")
+    visit.page.click("#again")
+    visit.page.get_by_role("button", name=re.compile("^Yes, ")).click()
+    visit.reads("#answered-of", "1 of 2 in all")
+    assert pets.settled()["accuracy"]["answered"]["labelled"] == 2
+    visit.asks("1, two, 3, 4")
+    visit.reads("#try-fault", "“two” is not a number.")
+    visit.asks("1 2 3")
+    visit.reads("#try-fault", re.compile("4"))  # the server's own sentence
+    visit.end(422)
+
+
+def test_charts(browser: "Browser", pets: Served) -> None:
+    """What was learned is drawn, and told for the point that is pointed at or reached with the keys."""
+    visit = Visit(browser, pets)
+    chart = visit.page.locator("#accuracy-chart svg")
+    visit.reads("#accuracy-chart .when", re.compile(r"^latest, \d+ learned"))
+    chart.hover()
+    visit.reads("#accuracy-chart .when", re.compile(r"^\d\d:\d\d:\d\d, \d+ learned"))
+    visit.page.mouse.move(0, 0)
+    visit.reads("#accuracy-chart .when", re.compile("^latest"))
+    chart.press("Home")
+    visit.reads("#accuracy-chart .when", re.compile(r"^\d\d:\d\d:\d\d, \d+ learned"))
+    visit.page.select_option("#across", "learned")
+    assert visit.page.locator("#rate-chart svg text").count() >= 3
+    visit.end()
+
+
+def test_hidden_tab(browser: "Browser", pets: Served) -> None:
+    """It asks nothing while nobody looks."""
+    look = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); "
+    look += "document.dispatchEvent(new Event('visibilitychange')); }"
+    visit = Visit(browser, pets)
+    learned = pets.settled()["examples"]["learned"]
+    visit.reads("#learned", str(learned))
+    visit.page.evaluate(look, True)
+    visit.page.wait_for_timeout(500)  # for what was under way
+    before = len(visit.requests)
+    visit.page.wait_for_timeout(5_500)
+    assert len(visit.requests) == before
+    _teach(pets, "cat")
+    visit.page.evaluate(look, False)
+    visit.reads("#learned", str(learned + 1))
+    visit.end()
+
+
+def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
+    """Without a journal it answers from the last checkpoint, cannot learn, and knows less of itself."""
+    broken = ModelFolder(
+        shutil.copytree(pets.folder, tmp_path / "broken", ignore=shutil.ignore_patterns("journal.sqlite*"))
+    )
+    broken.journal.write_bytes(b"no database" * 1000)
+    with Served(broken.path) as served:
+        visit = Visit(browser, served)
+        visit.reads("#state", re.compile("^stopped"))
+        sync.expect(visit.page.locator("#trouble")).to_be_visible()
+        visit.asks("1 2 3 4")
+        visit.reads("#answer .verdict", re.compile("cat|dog"))
+        visit.page.locator("#choices button").first.click()
+        visit.reads("#try-fault", re.compile("nothing is learned"))
+        visit.end(503)
+
+
+def test_integers(browser: "Browser", tmp_path: Path) -> None:
+    """Known labels keep their type, and a new one becomes a number like them; 200 of them fit on a telephone."""
+    with Served(tmp_path / "model") as served:
+        _teach(served, *range(200))
+        visit = Visit(browser, served, 380, "dark")
+        visit.reads("#class-count", "200")
+        assert visit.page.locator("#overview rect").count() == 400
+        visit.page.locator("#overview svg").hover()
+        visit.reads("#pointed", re.compile(r"^\d+: 1 in the stream, \d in memory$"))
+        for typed in ("7", "1234"):
+            visit.asks("1 2 3 4")
+            visit.page.fill("#label", typed)
+            visit.page.locator("#label").press("Enter")
+            visit.reads("#taught", re.compile(f"Taught: {typed}"))
+        learned = {each["label"]: each["learned"] for each in served.settled()["classes"]}
+        assert (learned[7], learned[1234], len(learned)) == (2, 1, 201)
+        visit.end()
+
+
+def test_image(browser: "Browser", tmp_path: Path) -> None:
+    red, blue = tmp_path / "red.png", tmp_path / "blue.png"
+    Image.new("RGB", (20, 10), "red").save(red)
+    Image.new("RGB", (20, 10), "blue").save(blue)
+    with Served(tmp_path / "model", IMAGES) as served:
+        visit = Visit(browser, served)
+        visit.page.set_input_files("#image", red)
+        visit.reads("#teach-question", "Teach it")
+        visit.page.fill("#label", "red")
+        visit.page.click("#teach button")
+        visit.reads("#learned", "1")
+        visit.page.dispatch_event("#drop", "drop", {"dataTransfer": _dragged(visit.page, blue)})
+        visit.reads("#answer .verdict", "red")
+        assert visit.page.evaluate("document.getElementById('preview').naturalWidth") == 20
+        visit.page.fill("#label", "blue")
+        visit.page.click("#teach .row button")
+        visit.reads("#learned", "2")
+        assert [each["label"] for each in served.settled()["classes"]] == ["red", "blue"]
+        visit.end(409)
+
+
+def test_key(browser: "Browser", tmp_path: Path) -> None:
+    """It asks for a key, says when a key is wrong, works with a right one, and says when nobody answers any more."""
+    with Served(tmp_path / "model") as served:
+        _teach(served, "cat", "dog")
+        key = add_key(ModelFolder(served.folder).keys, "anna", ["predict"])
+        visit = Visit(browser, served)
+        visit.reads("#key-form h2", "This service asks for a key")
+        sync.expect(visit.page.locator("#main")).to_be_hidden()
+        for given in ("wrong", key):
+            visit.page.fill("#key", given)
+            visit.page.locator("#key").press("Enter")
+            if given == "wrong":
+                visit.reads("#key-fault", "The service does not know this key.")
+        visit.reads("#learned", "2")
+        sync.expect(visit.page.locator("#key-form")).to_be_hidden()
+        visit.asks("1 2 3 4")
+        visit.reads("#answer .verdict", re.compile("cat|dog"))
+        visit.page.locator("#choices button").first.click()
+        visit.reads("#try-fault", re.compile("scope"))  # this key may ask, not teach
+        served.kill()
+        visit.reads("#trouble", re.compile(r"^The server cannot be reached\. The numbers below are from"))
+        visit.faults = [fault for fault in visit.faults if "ERR_CONNECTION" not in fault]
+        visit.end(401, 403)

@@ -1,0 +1,423 @@
+"""Bad requests are refused, and nothing breaks."""
+
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator
+from itertools import product
+
+import httpx
+import pytest
+
+from tests.helpers.hostile import (
+    BODY,
+    EXAMPLES,
+    PNG,
+    SECONDS,
+    X,
+    accepted,
+    as_documented,
+    mutated,
+    peak,
+    refused,
+    survived,
+    well,
+)
+from tests.helpers.serving import Served, text
+
+JSON = {"Content-Type": "application/json"}
+
+
+# Bodies of any kind
+
+ONE = b'{"x": [1, 0, 0, 0], "label": "a"}'
+BAD = {
+    "nothing": b"",
+    "no JSON": b"hello",
+    "half of it": ONE[:-5],
+    "more after it": ONE + b"{}",
+    "a number": b"5",
+    "null": b"null",
+    "a list": b"[" + ONE + b"]",
+    "deep lists": b"[" * 100_000,
+    "deep objects": b'{"x":' * 100_000,
+    "deep lists as x": ONE.replace(b"[1,", b"[" * 50_000 + b"1" + b"]" * 50_000 + b","),
+    "invalid UTF-8": ONE.replace(b"a", b"\xff"),
+    "UTF-16": ONE.decode().encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf" + ONE,
+    "half a surrogate pair": ONE.replace(b'"a"', b'"\\ud800"'),
+    "a label of nothing": ONE.replace(b'"a"', b'""'),
+    "a long label": ONE.replace(b"a", b"a" * 41),
+    "null as label": ONE.replace(b'"a"', b"null"),
+    "true as label": ONE.replace(b'"a"', b"true"),
+    "a fraction as label": ONE.replace(b'"a"', b"1.5"),
+    "a list as label": ONE.replace(b'"a"', b'["a"]'),
+    "a huge number as label": ONE.replace(b'"a"', b"9223372036854775808"),
+    "a number of a thousand digits as label": ONE.replace(b'"a"', b"9" * 1000),
+    "NaN": ONE.replace(b"[1", b"[NaN"),
+    "Infinity": ONE.replace(b"[1", b"[-Infinity"),
+    "1e400": ONE.replace(b"[1", b"[1e400"),
+    "beyond 32 bits": ONE.replace(b"[1", b"[1e39"),
+    "a number of 400 digits": ONE.replace(b"[1", b"[" + b"9" * 400),
+    "a number of 10,000 digits": ONE.replace(b"[1", b"[" + b"9" * 10_000),
+    "true as number": ONE.replace(b"[1", b"[true"),
+    "text as number": ONE.replace(b"[1", b'["1"'),
+    "null as number": ONE.replace(b"[1", b"[null"),
+    "too few numbers": ONE.replace(b"[1, 0,", b"["),
+    "too many numbers": ONE.replace(b"[1,", b"[1, 1,"),
+    "no numbers": ONE.replace(b"[1, 0, 0, 0]", b"[]"),
+    "an object as x": ONE.replace(b"[1, 0, 0, 0]", b'{"0": 1}'),
+    "another field": ONE.replace(b'"label"', b'"weight": 1, "label"'),
+    "the last of two x is wrong": ONE.replace(b'"label"', b'"x": [], "label"'),
+    "an image": b'{"image": "' + text(PNG).encode() + b'", "label": "a"}',
+    "both one and many": b'{"examples": [' + ONE + b'], "x": [1, 0, 0, 0], "label": "a"}',
+    "no examples": b'{"examples": []}',
+    "one bad of many": b'{"examples": [' + ONE + b"," + ONE.replace(b"[1", b"[true") + b"]}",
+    "too many examples": b'{"examples": [' + b",".join([ONE] * (EXAMPLES + 1)) + b"]}",
+    "far too many examples": b'{"examples": [' + b",".join([b"{}"] * 500_000) + b"]}",
+    "a path as id": ONE.replace(b"{", b'{"id": "../../etc/passwd", '),
+    "a line as id": ONE.replace(b"{", b'{"id": "a\\n", '),
+    "a NUL in the id": ONE.replace(b"{", b'{"id": "a\\u0000", '),
+    "an id of nothing": ONE.replace(b"{", b'{"id": "", '),
+    "a number as id": ONE.replace(b"{", b'{"id": 1, '),
+    "a long id": ONE.replace(b"{", b'{"id": "' + b"a" * 41 + b'", '),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_body_is_refused_and_nothing_of_it_accepted(vectors: Served, kind: str) -> None:
+    before = accepted(vectors)
+    assert "\n" not in refused(vectors.client.post("/v1/learn", content=BAD[kind], headers=JSON), 422)
+    assert accepted(vectors) == before
+
+
+def test_strange_labels_that_are_allowed_come_back_as_they_were(vectors: Served) -> None:
+    strange = [
+        "a\0",
+        "\0",
+        "\u2028",
+        "🦆" * 40,
+        "<script>",
+        "'; DROP TABLE examples; --",
+        "NaN",
+        " ",
+        -(2**63),
+        2**63 - 1,
+    ]
+    vectors.post("/v1/learn", {"examples": [{"x": X, "label": label} for label in strange]}, 202)
+    known = [each["label"] for each in vectors.settled()["classes"]]
+    assert set(strange) <= set(known)
+    assert "a" in known
+
+
+def test_the_last_of_two_equal_fields_counts(vectors: Served) -> None:
+    body = b'{"id": "doubled", "x": [], "x": [1, 0, 0, 0], "label": "b", "label": "a"}'
+    assert vectors.client.post("/v1/learn", content=body, headers=JSON).status_code == 202
+    again = vectors.post("/v1/learn", {"id": "doubled", "x": X, "label": "a"}, 202)
+    assert again["repeated"] == 1
+
+
+def test_numbers_near_the_end_of_the_range_do_not_stop_the_learning(vectors: Served) -> None:
+    for size in (3.4e38, 1e19):
+        corners = [{"x": [size * sign for sign in signs]} for signs in product((1, -1), repeat=4)]
+        for corner in corners:
+            answer = vectors.client.post("/v1/predict", json=corner)
+            assert answer.status_code == 200 or refused(answer, 422)
+        answer = vectors.client.post("/v1/learn", json={"examples": [corner | {"label": "a"} for corner in corners]})
+        assert answer.status_code == 202 or refused(answer, 422)
+        for _ in range(3):
+            well(vectors)
+
+
+@pytest.mark.parametrize("top", ["0", "-1", "1.5", "true", '"5"', "null", "1e3", "[5]"])
+def test_a_top_that_is_no_number_of_labels_is_refused(vectors: Served, top: str) -> None:
+    body = b'{"x": [1, 0, 0, 0], "top": ' + top.encode() + b"}"
+    refused(vectors.client.post("/v1/predict", content=body, headers=JSON), 422)
+
+
+@pytest.mark.parametrize("top", ["1000000000", "9" * 30, "9" * 400])
+def test_a_huge_top_tells_of_all_labels(vectors: Served, top: str) -> None:
+    body = b'{"x": [1, 0, 0, 0], "top": ' + top.encode() + b"}"
+    answer = vectors.client.post("/v1/predict", content=body, headers=JSON)
+    assert answer.status_code == 200
+    assert len(answer.json()["predictions"][0]["probabilities"]) == len(vectors.settled()["classes"])
+
+
+def test_more_labels_than_there_may_be_are_refused(vectors: Served) -> None:
+    before = accepted(vectors)
+    for start in range(0, 250, EXAMPLES):
+        new = [{"x": X, "label": f"new-{start + at}"} for at in range(EXAMPLES)]
+        # With one that is known by another content, so that none of these labels comes to be.
+        new[-1] = {"x": X, "label": "b", "id": "doubled"}
+        refused(vectors.client.post("/v1/learn", json={"examples": new}), 409)
+    assert accepted(vectors) == before
+    assert len(vectors.get("/v1/status")["classes"]) < 50
+    vectors.post("/v1/learn", {"x": X, "label": "new-0"}, 202)
+    for start in range(0, 250, EXAMPLES):
+        new = [{"x": X, "label": f"more-{start + at}"} for at in range(EXAMPLES)]
+        last = vectors.client.post("/v1/learn", json={"examples": new})
+    assert "the limit is 200" in refused(last, 422)
+    assert len(vectors.settled()["classes"]) <= 200
+    vectors.post("/v1/learn", {"x": X, "label": "a"}, 202)
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "", "image/png"]
+)
+@pytest.mark.parametrize("path", ["/v1/learn", "/v1/predict", "/v1/label"])
+def test_another_type_of_content_is_refused(vectors: Served, path: str, kind: str) -> None:
+    answer = vectors.client.post(path, content=ONE, headers={"Content-Type": kind} if kind else {})
+    assert "application/json" in refused(answer, 415)
+
+
+# Too much, or too slowly
+
+
+def pieces(count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        yield b" " * 100_000
+
+
+@pytest.mark.parametrize("path", ["/v1/learn", "/v1/predict", "/v1/label", "/v1/checkpoint"])
+def test_a_body_that_is_too_large_is_refused(vectors: Served, path: str) -> None:
+    assert "larger than 2,000,000" in refused(vectors.client.post(path, content=b" " * (BODY + 1), headers=JSON), 413)
+    assert "larger than 2,000,000" in refused(vectors.client.post(path, content=pieces(40), headers=JSON), 413)
+
+
+class Line:
+    """A connection on which anything may be said."""
+
+    def __init__(self, served: Served, said: bytes = b"") -> None:
+        address = httpx.URL(served.url)
+        self.socket = socket.create_connection((address.host, address.port or 80), timeout=60)
+        self.socket.sendall(said)
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def heard(self) -> bytes:
+        """All until the other side closes."""
+        parts = []
+        try:
+            while part := self.socket.recv(65536):
+                parts.append(part)
+        except ConnectionResetError:
+            pass
+        return b"".join(parts)
+
+    def pour(self, piece: bytes, most: int) -> int:
+        """Bytes that were taken until the other side had enough."""
+        poured = 0
+        try:
+            while poured < most:
+                self.socket.sendall(piece)
+                poured += len(piece)
+        except OSError:
+            pass
+        return poured
+
+
+HEAD = b"POST /v1/learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+def test_who_is_too_slow_is_cut_off_while_others_are_served(vectors: Served) -> None:
+    before, begun = accepted(vectors), time.monotonic()
+    with (
+        Line(vectors) as silent,
+        Line(vectors, GET) as half_headers,
+        Line(vectors, GET + b"\r\n" + GET) as second_headers,
+        Line(vectors, HEAD + b"Content-Length: 33\r\n\r\n" + ONE[:20]) as half_body,
+        Line(vectors, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n") as half_chunks,
+        Line(vectors, HEAD.replace(b"learn", b"checkpoint") + b"Content-Length: 33\r\n\r\n{") as half_note,
+        Line(vectors, HEAD + b"Content-Length: 9999\r\n\r\n") as dripping,
+    ):
+        for _ in range(SECONDS):
+            assert vectors.get("/healthz") == {"status": "ok"}
+            dripping.socket.sendall(b" ")
+            time.sleep(0.5)
+        assert silent.heard() == b""
+        assert half_headers.heard() == b""
+        assert second_headers.heard().count(b"HTTP/1.1 ") == 1
+        for line in (half_body, half_chunks, half_note, dripping):
+            answer = line.heard()
+            assert answer.startswith(b"HTTP/1.1 408 "), answer
+            assert b"was not whole after 3 s" in answer
+    assert SECONDS - 1 < time.monotonic() - begun < 10 * SECONDS
+    assert accepted(vectors) == before
+
+
+@pytest.mark.parametrize(
+    ("said", "piece"),
+    [
+        (GET, b"X-More: " + b"a" * 4000 + b"\r\n"),
+        (GET + b"X-Long: ", b"a" * 4000),
+        (b"GET /", b"a" * 4000),
+        (GET + b"\r\n" + GET, b"X-More: " + b"a" * 4000 + b"\r\n"),
+    ],
+    ids=["headers", "one header", "path", "headers of a second request"],
+)
+def test_endless_headers_are_cut_off(vectors: Served, said: bytes, piece: bytes) -> None:
+    before = peak(vectors)
+    with Line(vectors, said) as line:
+        assert line.pour(piece, 60_000_000) < 60_000_000
+    assert peak(vectors) - before < 30_000_000
+
+
+def test_what_follows_a_body_of_chunks_is_not_kept(vectors: Served) -> None:
+    before = peak(vectors)
+    with Line(vectors, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n") as line:
+        line.pour(b"X-More: " + b"a" * 4000 + b"\r\n", 80_000_000)
+    assert vectors.get("/healthz") == {"status": "ok"}
+    assert peak(vectors) - before < 30_000_000
+
+
+def test_a_body_of_many_fields_costs_little(vectors: Served) -> None:
+    many = b",".join(b'"k%d":0' % at for at in range(170_000))
+    before = peak(vectors)
+    for body in (b"{" + many + b"," + ONE[1:], b'{"examples": [{' + many + b"," + ONE[1:] + b"]}"):
+        assert len(body) < BODY
+        assert len(refused(vectors.client.post("/v1/learn", content=body, headers=JSON), 422)) < 1000
+    assert peak(vectors) - before < 120_000_000
+
+
+def test_a_client_that_goes_away_is_no_error_of_ours(vectors: Served) -> None:
+    before, said = accepted(vectors), len(vectors.log.read_bytes())
+    for path in (b"learn", b"predict", b"label", b"checkpoint"):
+        with Line(vectors, HEAD.replace(b"learn", path) + b"Content-Length: 33\r\n\r\n" + ONE[:20]):
+            time.sleep(0.05)
+    time.sleep(0.3)
+    assert vectors.log.read_bytes()[said:] == b""
+    assert accepted(vectors) == before
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        HEAD + b"Content-Length: -5\r\n\r\n",
+        HEAD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_a_bad_request(vectors: Served, said: bytes) -> None:
+    with Line(vectors, said) as line:
+        assert line.heard().startswith(b"HTTP/1.1 400 ")
+
+
+# Foreign pages and paths
+
+
+def test_another_name_for_this_machine_is_refused(vectors: Served) -> None:
+    port = httpx.URL(vectors.url).port
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "",
+        "[",
+        "0.0.0.0",
+    ):
+        answer = vectors.client.get("/v1/status", headers={"Host": host})
+        assert "127.0.0.1" in refused(answer, 403), host
+    for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}", "LOCALHOST"):
+        assert vectors.client.get("/v1/status", headers={"Host": host}).status_code == 200, host
+
+
+def test_a_page_of_another_site_is_refused(vectors: Served) -> None:
+    port = httpx.URL(vectors.url).port
+    before = accepted(vectors)
+    for origin in (
+        "http://evil.example",
+        "null",
+        f"http://127.0.0.1:{port + 1 if port else 1}",
+        "http://[",
+        "x",
+        "http://127.0.0.1",
+    ):
+        answer = vectors.client.post("/v1/learn", json={"x": X, "label": "a"}, headers={"Origin": origin})
+        assert "other sites" in refused(answer, 403), origin
+        assert "access-control-allow-origin" not in answer.headers
+    assert accepted(vectors) == before
+    own = vectors.client.post("/v1/predict", json={"x": X}, headers={"Origin": vectors.url})
+    assert own.status_code == 200
+
+
+def test_no_page_is_told_that_it_may_ask(vectors: Served) -> None:
+    for origin in ("http://evil.example", vectors.url):
+        ask = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type",
+        }
+        answer = vectors.client.options("/v1/learn", headers=ask)
+        assert answer.status_code in (403, 405)
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pages/../../service.toml",
+        "/pages/..%2f..%2fkeys.json",
+        "/pages/%2e%2e/%2e%2e/keys.json",
+        "/pages/..%5c..%5ckeys.json",
+        "/pages/%2fetc%2fpasswd",
+        "/pages//etc/passwd",
+        "/pages/dashboard.css%00",
+        "/pages/",
+        "/static-offline-docs/..%2f..%2f..%2f..%2fpyproject.toml",
+        "/static-offline-docs/%2e%2e/%2e%2e/__init__.py",
+        "/static-offline-docs/%2fetc%2fpasswd",
+        "/static-offline-docs/",
+        "//etc/passwd",
+        "/../../../../etc/passwd",
+        "/service.toml",
+        "/%00",
+        "/%ff",
+    ],
+)
+def test_no_path_leads_to_a_file(vectors: Served, path: str) -> None:
+    with Line(vectors, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()) as line:
+        answer = line.heard()  # as it is: a client would tidy the path
+    assert answer.startswith(b"HTTP/1.1 404 "), answer
+    assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+@pytest.mark.parametrize(
+    "id", ["..%2f..%2fservice.toml", "%2e%2e", "a%00b", "%ff%fe", "%ed%a0%80", "x" * 5000, "%0a", "'%20OR%201=1"]
+)
+def test_a_strange_id_holds_nothing(vectors: Served, id: str) -> None:
+    files = sorted(path.name for path in vectors.folder.iterdir())
+    with Line(
+        vectors, f"DELETE /v1/examples/{id} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
+    ) as line:
+        assert line.heard().startswith(b"HTTP/1.1 404 ")
+    assert sorted(path.name for path in vectors.folder.iterdir()) == files
+
+
+def test_damaged_bodies_never_break_it(vectors: Served) -> None:
+    chance, seen = random.Random(0), set[int]()
+    learn = json.dumps(
+        {"examples": [{"x": [0.5, 1e-3, -2, 7], "label": "a", "id": "one"}, {"x": X, "label": 3}]}
+    ).encode()
+    ask = json.dumps({"examples": [{"x": X}], "top": 3, "keep": True}).encode()
+    for _ in range(400):
+        path, body = chance.choice([("/v1/learn", learn), ("/v1/predict", ask), ("/v1/checkpoint", b'{"note": "x"}')])
+        seen.add(survived(vectors.client.post(path, content=mutated(body, chance), headers=JSON)))
+    assert {200, 202, 422} <= seen
+    well(vectors)
+
+
+def test_a_vector_service_does_as_its_document_says(vectors: Served) -> None:
+    assert len(as_documented(vectors, 10)) == 12
+    well(vectors)

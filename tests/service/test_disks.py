@@ -1,0 +1,142 @@
+"""Disks that fail, and clocks that jump."""
+
+import multiprocessing
+import resource
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from evenkeel.errors import RunError
+from evenkeel.service.service import Service
+from evenkeel.service.store.journal import JournalError
+from tests.helpers.services import Open, adds_up, examples, report, settle, teach
+
+# Disks that fail
+
+
+def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened()
+    assert service.journal is not None
+
+    def fail(_: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr("evenkeel.service.store.journal.truncate_log", fail)
+    scrubbed, accepted = service.journal.scrub(), service.learn(examples(4))
+    assert isinstance(scrubbed.exception(), JournalError)
+    assert all(each.new for each in accepted.result())
+    settle(service)
+    assert adds_up(service)
+
+
+def test_a_request_that_is_cancelled_kills_nobody(opened: Open) -> None:
+    service = opened()
+    accepted, saved = service.learn(examples(4)), service.save()
+    assert not accepted.cancel()
+    assert not saved.cancel()
+    saved.result()
+    settle(service)
+    assert adds_up(service)
+
+
+def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(64, own="e"))
+    assert service.journal is not None
+    db = service.journal._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    service.journal.write(lambda db: db.execute(f"PRAGMA max_page_count = {pages}")).result()
+    outcomes = [service.learn(examples(200, seed=seed)) for seed in range(20)]
+    refused = [each.exception() for each in outcomes if each.exception()]
+    assert refused
+    assert all(isinstance(each, JournalError) for each in refused)
+    assert "Nothing of this was done" in str(refused[0])
+    x = [examples(1)[0].x]
+    assert service.predict(x)[1][0].label in ("cat", "dog")
+    assert "cannot be written" in (service.problem or "")
+    service.journal.write_alone(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone()).result()
+    settle(service)
+    deadline = time.monotonic() + 20
+    while service.problem is not None:  # though nobody sends anything
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert service.learn(examples(4)).result()
+    settle(service)
+    assert service.problem is None
+    assert adds_up(service)
+
+
+def test_a_damaged_journal_is_left_alone_and_answers_go_on(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(400, own="e"))
+    service.close()
+    path = service.model_folder.journal
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 6] = b"\xff" * (4096 * 3)
+    path.write_bytes(content)
+    broken = opened()
+    assert "cannot be used" in (broken.problem or "")
+    assert broken.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
+    for refused in (lambda: broken.learn(examples(1)), lambda: broken.tell([("a", "b")]), lambda: broken.forget("a")):
+        with pytest.raises(JournalError, match="Predictions go on; nothing is learned"):
+            refused()
+    assert path.read_bytes() == bytes(content)
+
+
+def test_damaged_predictions_are_put_aside(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(32))
+    service.close()
+    service.model_folder.predictions.write_bytes(b"nothing of the kind" * 1000)
+    again = opened()
+    x = [examples(1)[0].x]
+    (id,) = again.remember(x, *again.predict(x))
+    assert again.tell([(id, "cat")]).result()[0].new
+    assert service.model_folder.predictions.with_name("predictions.sqlite.damaged").is_file()
+
+
+def _on_a_disk_that_takes_nothing(path: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    service = Service(path)
+    assert service.problem
+    assert service.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
+    try:
+        service.learn(examples(1))
+    except JournalError:
+        service.close()
+    else:
+        raise AssertionError("It accepted what it cannot keep.")
+
+
+def test_a_disk_that_cannot_be_written_still_answers(opened: Open, tmp_path: Path) -> None:
+    service = opened()
+    teach(service, examples(32))
+    service.close()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_on_a_disk_that_takes_nothing, args=(tmp_path / "model",)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_without_any_readable_version_it_does_not_start(opened: Open) -> None:
+    service = opened()
+    service.close()
+    service.model_folder.journal.write_bytes(b"nothing of the kind" * 1000)
+    service.model_folder.version(0).write_bytes(b"")
+    with pytest.raises(RunError, match=r"No version in .* can be read either"):
+        opened()
+
+
+def test_a_clock_that_jumps_does_not_matter(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(10_000_000, 0, -3600))
+    monkeypatch.setattr("evenkeel.service.store.versions.time.time", lambda: next(moments))
+    service = opened("checkpoints.batches=1")
+    for seed in range(3):
+        teach(service, examples(5, seed=seed))
+    assert report(service).learned == 15
+    learned = [version.learned for version in service.list_versions().result()]
+    assert learned == sorted(learned)

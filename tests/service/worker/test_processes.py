@@ -1,0 +1,106 @@
+"""The learner in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.learner import Learner
+from evenkeel.service.service import Service
+from tests.helpers.services import adds_up, examples, settle
+from tests.helpers.serving import VECTORS
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    threads = torch.get_num_threads()
+    one = Service(tmp_path / "model", None, [*VECTORS, "batches.size=8"], apart=True)
+    one.start()
+    yield one
+    one.close()
+    torch.set_num_threads(threads)
+
+
+def learner_of(service: Service) -> Learner:
+    return Learner.load(service.model_folder.version(service.model_folder.versions()[-1]))
+
+
+def killed(service: Service) -> int:
+    """The learner's process, which is no more."""
+    assert service.supervisor is not None
+    deadline = time.monotonic() + 60
+    while service.supervisor.process is None or service.supervisor.report.recovering:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process = service.supervisor.process
+    os.kill(process, signal.SIGKILL)
+    return process
+
+
+def test_a_learner_that_is_killed_comes_back_and_nobody_notices_in_the_answers(
+    service: Service, tmp_path: Path
+) -> None:
+    service.learn(examples(80, own="a")).result()
+    settle(service)
+    version, x = service.published.version, [examples(1)[0].x]
+    before = service.predict(x)[1]
+    service.learn(examples(80, own="b", seed=1)).result()
+    first = killed(service)
+    assert service.predict(x)[0] >= version
+    if service.predict(x)[0] == version:
+        assert service.predict(x)[1] == before
+    settle(service)
+    assert service.supervisor is not None
+    assert service.supervisor.process not in (None, first)
+    assert service.problem is None
+    assert adds_up(service)
+    twin = Service(tmp_path / "twin", None, [*VECTORS, "batches.size=8"])
+    twin.learn(examples(80, own="a")).result()
+    twin.learn(examples(80, own="b", seed=1)).result()
+    twin.start()
+    settle(twin)
+    twin.close()
+    assert not differences(snapshot(learner_of(service)), snapshot(learner_of(twin)))
+
+
+def test_it_can_be_stopped_while_the_learner_is_being_started_again(service: Service) -> None:
+    killed(service)
+    begun = time.monotonic()
+    service.close()
+    assert time.monotonic() - begun < 60
+    assert service.supervisor is not None
+    assert not service.supervisor.alive
+
+
+ABANDONING = """
+import sys
+from pathlib import Path
+from evenkeel.service.service import Service
+
+if __name__ == "__main__":
+    service = Service(Path(sys.argv[1]), None, sys.argv[2:], apart=True)
+    service.start()
+    print(service.learning.process, flush=True)
+    raise RuntimeError("nobody closes it")
+"""
+
+
+def test_a_program_that_forgets_to_close_its_service_ends_all_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(ABANDONING)
+    command = [sys.executable, str(script), str(tmp_path / "model"), *VECTORS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "nobody closes it" in ended.stderr
+    learner = Path(f"/proc/{int(ended.stdout)}")
+    deadline = time.monotonic() + 30
+    while learner.exists():  # its parent, the fork server, may yet have to notice
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
