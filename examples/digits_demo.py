@@ -16,7 +16,8 @@ from evenkeel.cli.console import PROGRESS
 from evenkeel.report.page import write_report
 from evenkeel.results.formats import to_rich
 from evenkeel.results.overview import measures_table
-from evenkeel.results.records import Results, Stepped
+from evenkeel.results.records import Stepped
+from evenkeel.results.run_files import Results
 
 METHODS = ("er", "derpp")
 PRESETS = {"plain": "digits", "cba": "digits-cba"}

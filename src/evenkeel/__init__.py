@@ -58,10 +58,10 @@ if TYPE_CHECKING:  # what type checkers see; a test holds it against the list be
     from evenkeel.results.records import Aligned as Aligned
     from evenkeel.results.records import Anytime as Anytime
     from evenkeel.results.records import Ended as Ended
-    from evenkeel.results.records import Results as Results
     from evenkeel.results.records import Started as Started
     from evenkeel.results.records import Stepped as Stepped
     from evenkeel.results.records import Tested as Tested
+    from evenkeel.results.run_files import Results as Results
 
 PUBLIC = {  # the public names, by the module that defines them
     "data.dataset": ["DataSet"],
@@ -87,7 +87,8 @@ PUBLIC = {  # the public names, by the module that defines them
     "learning.nets": ["Net"],
     "learning.types": ["Draw", "StepRecord", "View"],
     "learning.zoo": ["NETS", "convnet", "mlp", "resnet18"],
-    "results.records": ["Aligned", "Anytime", "Ended", "Results", "Started", "Stepped", "Tested"],
+    "results.records": ["Aligned", "Anytime", "Ended", "Started", "Stepped", "Tested"],
+    "results.run_files": ["Results"],
 }
 _MODULE_OF = {name: module for module, names in PUBLIC.items() for name in names}
 

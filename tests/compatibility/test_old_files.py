@@ -18,7 +18,8 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
-from evenkeel.results.records import Record, Started, to_line, whole_records
+from evenkeel.results.records import Record, Started, to_line
+from evenkeel.results.run_files import whole_records
 from evenkeel.service.service import Service
 from tests.helpers.make_old_files import CLINC150, LEDGER, RUN
 from tests.helpers.old_learners import CUT, LEARNERS, STREAM, arithmetic, digests, learn
@@ -121,8 +122,15 @@ def test_a_ledger_is_continued_and_what_is_finished_is_not_run_again(tmp_path: P
     assert after.keys() == {done, half}
     assert after[done] == before[done]
     (run,) = ledger.results([half])
-    assert run.folder is not None
-    require_records((record for record, _ in whole_records(run.folder / "records.jsonl")), unpacked("ledger.jsonl.gz"))
+    assert run.path is not None
+    require_records((record for record, _ in whole_records(run.path / "records.jsonl")), unpacked("ledger.jsonl.gz"))
+    ledger.pack()
+    assert sorted(each.name for each in ledger.path.iterdir() if not each.name.startswith(".")) == [
+        f"digits-20-er-seed0-{done[:8]}.jsonl.gz",
+        f"digits-20-er-seed1-{half[:8]}.jsonl.gz",
+        "index.jsonl",
+    ]
+    assert {entry.key: entry.metrics for entry in Ledger(ledger.path).entries()} == after
 
 
 def test_a_service_learns_what_waited_cut_and_uncut(tmp_path: Path) -> None:
@@ -147,8 +155,9 @@ def test_a_service_learns_what_waited_cut_and_uncut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", DIGITS)
 def test_a_digits_run_gives_the_records_of_the_committed_ledger(name: str) -> None:
     config = ek.load_config("digits", [*NO_LOOKING, *DIGITS[name]])
-    packed = Ledger(RESULTS / "digits").folder(run_key(config)) / "records.jsonl.gz"
-    require_records(ek.run(config), gzip.decompress(packed.read_bytes()))
+    packed = Ledger(RESULTS / "digits").place(run_key(config))
+    *records, _ = gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
+    require_records(ek.run(config), b"".join(records))
 
 
 def test_a_run_on_clinc150_gives_the_records_of_version_0_1() -> None:
@@ -160,9 +169,8 @@ def test_a_run_on_clinc150_gives_the_records_of_version_0_1() -> None:
 def test_the_keys_of_all_committed_runs_are_what_they_were() -> None:
     for ledger in (Ledger(RESULTS / "digits"), Ledger(RESULTS / "slim")):
         assert ledger.runs()
-        for run in ledger.results(ledger.runs()):
-            assert run.folder is not None
-            assert run_key(ek.load_config(run.started.config)) == run.folder.name
+        for key, run in zip(ledger.runs(), ledger.results(ledger.runs()), strict=True):
+            assert run_key(ek.load_config(run.started.config)) == key
 
 
 def test_every_preset_is_the_config_it_was() -> None:

@@ -154,7 +154,7 @@ def test_a_full_disk_midway_is_gone_without(home: Path, told: Told, monkeypatch:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("evenkeel.data.cache.os.fsync", full)
+    monkeypatch.setattr("evenkeel.files.os.fsync", full)
     data = load(home, told)
     assert (data.train.x == TRAIN).all()
     assert (data.test.x == TEST).all()

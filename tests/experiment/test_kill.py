@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from evenkeel.results.records import RECORDS
+from evenkeel.results.run_files import RECORDS
 from tests.helpers.grids import same_runs
 
 COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=50", "--save-every", "0.1"]

@@ -15,7 +15,8 @@ from evenkeel.errors import InputError, RunError, SettingsError
 from evenkeel.experiment.folder import MODEL
 from evenkeel.experiment.setup import new_learner, planned
 from evenkeel.results.measures import MEASURES, summarise
-from evenkeel.results.records import RECORDS, to_line
+from evenkeel.results.records import to_line
+from evenkeel.results.run_files import RECORDS
 from tests.helpers.experiments import DATA, config, small_data
 from tests.helpers.streams import images
 
@@ -366,7 +367,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
     for _ in range(12):
         next(begun)
-    with pytest.raises(RunError, match="or a run of this one that was not closed, is at work in"):
+    with pytest.raises(RunError, match="or a run of this one that was not closed, is using"):
         next(ek.run(config(), data=DATA, out=tmp_path))
     begun.close()  # type: ignore[attr-defined]
     text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)

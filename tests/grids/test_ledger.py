@@ -1,5 +1,6 @@
 """The ledger: keys, many writers, an index that can be made anew, putting away."""
 
+import gzip
 import json
 import multiprocessing
 import shutil
@@ -9,9 +10,10 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.errors import RunError, SettingsError
-from evenkeel.experiment.folder import MODEL, Folder
+from evenkeel.experiment.folder import Folder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
-from evenkeel.results.records import PACKED, RECORDS, Results, find_runs, last_record, to_line
+from evenkeel.results.records import to_line
+from evenkeel.results.run_files import PACKED, RECORDS, Results, find_runs, last_record, usage_of
 from tests.helpers.experiments import config
 from tests.helpers.runs import make_run
 
@@ -125,26 +127,74 @@ def test_a_run_is_busy_while_its_folder_is_held(tmp_path: Path) -> None:
     assert not ledger.busy("b" * 16)
 
 
-def test_packed_runs_read_and_go_on_as_before(tmp_path: Path) -> None:
+def test_packing_makes_one_readable_file_of_a_finished_run(tmp_path: Path) -> None:
     asked = ek.load_config("digits", ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"])
     key, ledger = run_key(asked), Ledger(tmp_path)
-    folder = ledger.folder(key)
-    records = list(ek.run(asked, out=folder))
+    records = list(ek.run(asked, out=ledger.folder(key)))
+    sessions = Results.read(ledger.folder(key)).sessions
     unfinished = make_run(seed=9, finished=False, folder=ledger.folder("c" * 16))
     assert ledger.pack() > 0
-    assert (folder / PACKED).is_file()
-    assert not (folder / RECORDS).exists()
-    assert not (folder / MODEL).exists()
-    assert (ledger.folder("c" * 16) / RECORDS).is_file()  # what is not finished stays
+    path = tmp_path / f"digits-20-er-seed0-{key[:8]}.jsonl.gz"
+    assert {each for each in tmp_path.iterdir() if not each.name.startswith(".")} == {
+        *(path, tmp_path / INDEX),
+        ledger.folder("c" * 16),  # what is not finished stays
+    }
     assert len(Results.read(ledger.folder("c" * 16)).steps) == len(unfinished.steps)
-    assert ledger.finished(key)
-    assert set(find_runs([tmp_path])) == {folder, ledger.folder("c" * 16)}
-    assert Results.read(folder).ended == records[-1]
-    first = (folder / PACKED).read_bytes()
-    ledger.pack()  # a second time changes nothing
-    assert (folder / PACKED).read_bytes() == first
-    assert list(ek.run(asked, out=folder)) == records  # brought back whole, not run again
-    assert (folder / RECORDS).read_text() == "".join(map(to_line, records))
+    for each in (ledger, Ledger(tmp_path)):
+        assert each.finished(key)
+        assert each.place(key) == path
+        assert each.runs() == sorted([key, "c" * 16])
+        assert [entry.key for entry in each.entries()] == [key]
+    assert set(find_runs([tmp_path])) == {path, ledger.folder("c" * 16)}
+    assert find_runs([path]) == [path]
+    run = Results.read(path)
+    assert (run.started, run.ended, run.sessions) == (records[0], records[-1], sessions)
+    assert sessions
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines(keepends=True)
+    assert lines[:-1] == list(map(to_line, records))
+    first = path.read_bytes()
+    assert ledger.pack() == 0  # a second time changes nothing
+    assert path.read_bytes() == first
+
+
+def test_packing_that_was_killed_is_done_again(tmp_path: Path) -> None:
+    """Between the packed file and the end of its folder both are there, and the folder counts."""
+    fill(tmp_path, 0)
+    key, ledger = f"{0:016x}", Ledger(tmp_path)
+    shutil.copytree(ledger.folder(key), tmp_path / "copy")
+    ledger.pack()
+    (path,) = tmp_path.glob(f"*{PACKED}")
+    content = path.read_bytes()
+    shutil.move(tmp_path / "copy", ledger.folder(key))
+    path.write_bytes(content[:100])  # as if its disk had failed, too
+    assert Ledger(tmp_path).finished(key)
+    Ledger(tmp_path).pack()
+    assert path.read_bytes() == content
+    assert not ledger.folder(key).exists()
+
+
+def test_runs_with_one_name_and_almost_one_key_have_files_of_their_own(tmp_path: Path) -> None:
+    ledger, keys = Ledger(tmp_path), ["a" * 15 + "1", "a" * 15 + "2"]
+    for key in keys:
+        make_run(seed=5, folder=ledger.folder(key))
+    ledger.pack()
+    assert sorted(path.name for path in tmp_path.glob(f"*{PACKED}")) == [
+        f"digits-200-er-seed5-{'a' * 8}{PACKED}",
+        f"digits-200-er-seed5-{'a' * 15}2{PACKED}",
+    ]
+    assert ledger.runs() == keys
+    assert len({ledger.place(key) for key in keys}) == 2
+
+
+def test_a_packed_run_is_seen_at_once_by_a_ledger_that_looked_before(tmp_path: Path) -> None:
+    fill(tmp_path, *range(6))
+    watching = Ledger(tmp_path)
+    for number in range(6):
+        key = f"{number:016x}"
+        assert watching.finished(key)
+        Ledger(tmp_path).pack()
+        assert watching.finished(key)
+        assert watching.place(key).name.endswith(PACKED)
 
 
 def test_what_the_index_says_of_a_run_that_is_done_anew_does_not_count(tmp_path: Path) -> None:
@@ -155,7 +205,7 @@ def test_what_the_index_says_of_a_run_that_is_done_anew_does_not_count(tmp_path:
     make_run(seed=0, stop=3, folder=ledger.folder(key))
     held = Folder(ledger.folder(key))
     assert [entry.seed for entry in ledger.entries()] == [1]
-    assert ledger.state(key) == "at work, step 3"
+    assert ledger.state(key) == "running, step 3"
     ledger.pack()
     assert (ledger.folder(key) / RECORDS).is_file()
     held.close()
@@ -170,7 +220,7 @@ def test_a_finished_run_that_someone_holds_is_not_packed(tmp_path: Path) -> None
     fill(tmp_path, 0, 1)
     held = Folder(Ledger(tmp_path).folder(f"{0:016x}"))
     Ledger(tmp_path).pack()
-    assert [path.parent.name for path in tmp_path.glob(f"*/{PACKED}")] == [f"{1:016x}"]
+    assert [usage.key for path in tmp_path.glob(f"*{PACKED}") if (usage := usage_of(path))] == [f"{1:016x}"]
     held.close()
 
 
@@ -178,11 +228,12 @@ def test_a_damaged_packed_run_is_not_finished_and_harms_no_other(tmp_path: Path)
     fill(tmp_path, 0, 1)
     ledger = Ledger(tmp_path)
     ledger.pack()
-    path = ledger.folder(f"{0:016x}") / PACKED
+    path = ledger.place(f"{0:016x}")
     path.write_bytes(path.read_bytes()[:300])
-    assert [entry.seed for entry in ledger.entries()] == [1]
-    with pytest.raises(RunError, match=r"records.jsonl.gz' is damaged"):
-        Folder(ledger.folder(f"{0:016x}"))
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [1]
+    make_run(seed=0, folder=ledger.folder(f"{0:016x}"))  # done again, it takes the place of the damaged one
+    Ledger(tmp_path).pack()
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0, 1]
 
 
 @pytest.mark.parametrize("line", ["123", '{"key": "x"}', "[]", "null", '"a"'])
@@ -224,7 +275,7 @@ def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="already has"):
         ledger.adopt(tmp_path / "again")
     held = Folder(tmp_path / "again")
-    with pytest.raises(RunError, match="at work"):
+    with pytest.raises(RunError, match="A process is working"):
         Ledger(tmp_path / "other").adopt(tmp_path / "again")
     held.close()
     make_run(folder=tmp_path / "unknown")  # of a method that there is not

@@ -12,9 +12,10 @@ import pytest
 from evenkeel.experiment.config import Config
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.paper import paper_table
-from evenkeel.grids.paper_tables import sheets
+from evenkeel.grids.paper_tables import result_tables
 from evenkeel.results.formats import render
-from evenkeel.results.records import RECORDS, Results, to_line
+from evenkeel.results.records import to_line
+from evenkeel.results.run_files import RECORDS, Results
 from tests.helpers.commands import call
 from tests.helpers.data_files import pictures, write_cifar_parquet
 from tests.helpers.runs import make_run
@@ -30,11 +31,11 @@ def keep(ledger: Ledger, config: Config, skill: float = 0.0) -> Results:
     folder.mkdir(parents=True)
     records = [started, *run.steps, *run.tested, run.ended]
     (folder / RECORDS).write_text("".join(to_line(record) for record in records if record is not None))
-    return replace(run, started=started, folder=folder)
+    return replace(run, started=started, path=folder)
 
 
 def as_csv(name: str, ledger: Ledger, **asked: object) -> list[dict[str, str]]:
-    (sheet,) = sheets(paper_table(name, **asked), ledger)  # type: ignore[arg-type]
+    (sheet,) = result_tables(paper_table(name, **asked), ledger)  # type: ignore[arg-type]
     lines = list(csv.reader(io.StringIO(render(sheet, "csv"))))
     header = [f"{name} {lines[0][:k].count(name)}" for k, name in enumerate(lines[0])]  # "paper" comes more than once
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]
@@ -84,7 +85,7 @@ def test_other_settings_are_not_mistaken_for_the_same(tmp_path: Path) -> None:
 
 def test_settings_on_top_are_in_the_title(tmp_path: Path) -> None:
     asked = ASKED | {"methods": ["rar"], "settings": ["method.repeats=2"]}
-    (sheet,) = sheets(paper_table("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
+    (sheet,) = result_tables(paper_table("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
     assert "method.repeats=2" in sheet.title
 
 
@@ -156,3 +157,15 @@ def test_figures_are_drawn_from_the_ledger(tmp_path: Path, capsys: pytest.Captur
     assert code == 0, errors
     assert "figure3.html" in shown.replace("\n", "")
     assert "<svg" in (tmp_path / "figure3.html").read_text()
+
+
+def test_rows_without_runs_are_left_out_if_asked_for(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    table = paper_table("table1", data=["cifar10"], methods=["er", "derpp"], net="slim", seeds=2)
+    assert result_tables(table, ledger, only_finished=True) == []
+    (er,) = (cell for cell in table.cells if (cell.row, cell.memory) == ("er", 500))
+    keep(ledger, er.configs[1])
+    (shown,) = result_tables(table, ledger, only_finished=True)
+    assert [row[:2] for row in shown.rows] == [["ER", 1]]
+    assert shown.notes == table.slips
+    assert sum(len(each.rows) for each in result_tables(table, ledger)) > 8

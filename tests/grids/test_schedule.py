@@ -16,7 +16,7 @@ from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import PATIENCE, Grid
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from tests.helpers.grids import jobs
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]

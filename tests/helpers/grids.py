@@ -10,7 +10,7 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.grids.schedule import Grid
-from evenkeel.results.records import RECORDS
+from evenkeel.results.run_files import RECORDS
 
 
 def same_runs(a: Path, b: Path) -> None:

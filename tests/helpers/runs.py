@@ -12,20 +12,9 @@ from typing import Any
 import numpy as np
 
 from evenkeel.results.metrics import class_recall
-from evenkeel.results.records import (
-    RECORDS,
-    USAGE,
-    Aligned,
-    Anytime,
-    Ended,
-    Record,
-    Results,
-    Session,
-    Started,
-    Stepped,
-    to_line,
-)
+from evenkeel.results.records import Aligned, Anytime, Ended, Record, Session, Started, Stepped, to_line
 from evenkeel.results.records import Tested as Test  # under its own name, pytest would take it for a test
+from evenkeel.results.run_files import RECORDS, USAGE, Results
 
 DIGEST = "5f1c" * 16
 

@@ -18,7 +18,8 @@ from evenkeel.report.figures import curves
 from evenkeel.report.paper_figures import FIGURES, write_figure
 from evenkeel.report.scene import Scene, Series
 from evenkeel.results.groups import gain
-from evenkeel.results.records import Anytime, Results
+from evenkeel.results.records import Anytime
+from evenkeel.results.run_files import Results
 from tests.helpers.runs import make_run, make_runs
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

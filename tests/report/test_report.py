@@ -22,7 +22,7 @@ from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import draw, inline, printable
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from tests.helpers.runs import make_run, make_runs
 
 if TYPE_CHECKING:

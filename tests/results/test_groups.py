@@ -15,7 +15,8 @@ from evenkeel.results.formats import to_rich
 from evenkeel.results.groups import Estimate, gain, groups, in_order, pairs
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.overview import measures_table
-from evenkeel.results.records import RECORDS, Results, find_runs, from_line, to_line
+from evenkeel.results.records import from_line, to_line
+from evenkeel.results.run_files import RECORDS, Results, find_runs
 from tests.helpers.runs import make_run
 
 PLAIN = [make_run("ER", seed=seed) for seed in range(4)]
@@ -75,17 +76,17 @@ def test_the_table_in_the_terminal() -> None:
 
 def test_records_read_back(tmp_path: Path) -> None:
     made = make_run("ER", folder=tmp_path / "a" / "run")
-    assert made.folder is not None
-    lines = (made.folder / RECORDS).read_text().splitlines(keepends=True)
+    assert made.path is not None
+    lines = (made.path / RECORDS).read_text().splitlines(keepends=True)
     assert [to_line(from_line(line)) for line in lines] == lines
-    assert Results.read(made.folder).matrix().tolist() == made.matrix().tolist()
-    assert find_runs([tmp_path]) == find_runs([made.folder]) == [made.folder]
+    assert Results.read(made.path).matrix().tolist() == made.matrix().tolist()
+    assert find_runs([tmp_path]) == find_runs([made.path]) == [made.path]
     for wrong in ("{}", "[]", '{"kind":"stepp"}', '{"kind":"end"}', "3"):
         with pytest.raises(ValueError, match="not a record"):
             from_line(wrong)
-    (made.folder / RECORDS).write_text("".join(lines[1:]))
+    (made.path / RECORDS).write_text("".join(lines[1:]))
     with pytest.raises(RunError, match="does not begin with the start of a run"):
-        Results.read(made.folder)
+        Results.read(made.path)
     with pytest.raises(RunError, match="is not a run"):
         Results.read(tmp_path)
     with pytest.raises(RunError, match="There is no run in"):

@@ -18,7 +18,7 @@ from scipy import stats
 from evenkeel.errors import RunError
 from evenkeel.results.groups import Estimate, Group, groups
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from evenkeel.results.significance import Comparison, by_adaptor, compare, holm, paired_t, side_by_side, signed_rank
 from evenkeel.results.table import Shown
 from tests.helpers.commands import call

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evenkeel.errors import RunError
 
 if TYPE_CHECKING:
-    from evenkeel.results.records import Results
+    from evenkeel.results.run_files import Results
 
 # No markup: names of runs, classes and folders may hold brackets.
 out = Console(markup=False)
@@ -56,7 +56,7 @@ def progress() -> Iterator[Progress]:
 def read_runs(folders: Sequence[Path]) -> "list[Results]":
     """The runs below each folder, in an order for people: in a ledger they are named by hashes."""
     from evenkeel.results.groups import in_order
-    from evenkeel.results.records import Results, find_runs
+    from evenkeel.results.run_files import Results, find_runs
 
     runs = []
     for folder in folders:

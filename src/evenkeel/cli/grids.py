@@ -43,6 +43,7 @@ def reproduce_command(
     save_every: SaveEvery = 30.0,
     only_list: OnlyList = False,
     only_show: Annotated[bool, typer.Option("--show", help="Show what is there so far; run nothing.")] = False,
+    only_finished: Annotated[bool, typer.Option(help="Leave out rows that have no finished run.")] = False,
     format: Format = "text",
     path: Output = None,
 ) -> None:
@@ -68,14 +69,14 @@ def reproduce_command(
     )
     ledger = Ledger(folder)
     if only_show:
-        _tell(found, ledger, format, path)
+        _tell(found, ledger, format, path, only_finished=only_finished)
         return
     execution = Execution(ledger, data, save_every, workers, ray, resources)
     if only_list:
         list_runs(found.configs(), execution)
         return
     grid = do(found.configs(), execution)
-    _tell(found, ledger, format, path)
+    _tell(found, ledger, format, path, only_finished=only_finished)
     report_failures(grid, found.configs())
 
 
@@ -117,15 +118,19 @@ def grid_command(
     report_failures(grid, configs)
 
 
-def _tell(found: "PaperTable", ledger: "Ledger", format: str, path: Path | None) -> None:
+def _tell(found: "PaperTable", ledger: "Ledger", format: str, path: Path | None, *, only_finished: bool) -> None:
     """The table, or the page with the figure."""
     from evenkeel.cli.tables import show
     from evenkeel.grids.ledger import run_key
-    from evenkeel.grids.paper_tables import sheets
+    from evenkeel.grids.paper_tables import result_tables
     from evenkeel.report.paper_figures import write_figure
 
     if found.values:
-        show(sheets(found, ledger), format, path)
+        tables = result_tables(found, ledger, only_finished=only_finished)
+        if not tables:
+            print(f"No run of {found.number} is finished in {ledger.path}.")
+            return
+        show(tables, format, path)
         return
 
     runs = ledger.results(key for config in found.configs() if ledger.finished(key := run_key(config)))

@@ -48,11 +48,11 @@ def ledger_adopt(
 ) -> None:
     """Move runs that were made one by one into a ledger, so that a grid need not make them again."""
     from evenkeel.grids.ledger import Ledger
-    from evenkeel.results.records import find_runs
+    from evenkeel.results.run_files import find_runs
 
     ledger = Ledger(folder)
     for run in find_runs(runs):
-        out.print(f"{run} is now {ledger.folder(ledger.adopt(run))}", soft_wrap=True)
+        out.print(f"{run} is now {ledger.place(ledger.adopt(run))}", soft_wrap=True)
 
 
 @app.command("pack")

@@ -35,7 +35,8 @@ def run_command(
     from evenkeel.experiment.run import run
     from evenkeel.results.formats import to_rich
     from evenkeel.results.overview import measures_table
-    from evenkeel.results.records import Results, Started, Stepped
+    from evenkeel.results.records import Started, Stepped
+    from evenkeel.results.run_files import Results
 
     checked = load_config(config, settings or [])
     folder = folder or Path("runs") / _slug(

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from evenkeel.results.table import ResultTable
 
 Measures = Annotated[
-    str, typer.Option(help="Names with commas between them; `evenkeel list` shows all. Default: the headline measures.")
+    str | None,
+    typer.Option(help="Names with commas between them; `evenkeel list` shows all. Default: the headline measures."),
 ]
 
 
 def table_command(
     folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs below them.")],
-    measures: Measures = "",
+    measures: Measures = None,
     format: Format = "text",
     path: Output = None,
 ) -> None:
@@ -40,7 +41,7 @@ def compare_command(
         Path | None,
         typer.Argument(help="What to compare it with. Left out: in DIR_A, without CBA and with.", metavar="DIR_B"),
     ] = None,
-    measures: Measures = "",
+    measures: Measures = None,
     format: Format = "text",
     path: Output = None,
 ) -> None:
@@ -58,14 +59,14 @@ def compare_command(
     show([sheet], format, path)
 
 
-def _checked(measures: str, format: str) -> list[str]:
+def _checked(measures: str | None, format: str) -> list[str]:
     """The names, each once; wrong ones are told before many runs are read."""
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.measures import MEASURES
     from evenkeel.results.overview import HEADLINE
 
     one_of("format", format, FORMATS)
-    names = list(dict.fromkeys(name.strip() for name in measures.split(","))) if measures else list(HEADLINE)
+    names = list(HEADLINE if measures is None else dict.fromkeys(name.strip() for name in measures.split(",")))
     for name in names:
         one_of("measures", name, MEASURES)
     return names

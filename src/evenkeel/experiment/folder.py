@@ -16,18 +16,8 @@ from evenkeel.errors import CheckpointError, RunError
 from evenkeel.files import lock, write_whole
 from evenkeel.learning import checkpoint
 from evenkeel.learning.learner import Learner
-from evenkeel.results.records import (
-    PACKED,
-    RECORDS,
-    USAGE,
-    Ended,
-    Record,
-    Session,
-    Started,
-    Stepped,
-    to_line,
-    whole_records,
-)
+from evenkeel.results.records import Ended, Record, Session, Started, Stepped, to_line
+from evenkeel.results.run_files import OLD_PACKED, RECORDS, USAGE, whole_records
 
 MODEL = "model.ek"
 LOCK = ".lock"
@@ -54,7 +44,7 @@ class Folder:
 
     def _unpack(self) -> None:
         """A run that was put away is brought back whole."""
-        packed = self.path / PACKED
+        packed = self.path / OLD_PACKED
         if packed.is_file():
             try:
                 records = gzip.decompress(packed.read_bytes())

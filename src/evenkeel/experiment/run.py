@@ -24,7 +24,8 @@ from evenkeel.experiment.loop import Loop
 from evenkeel.experiment.setup import Setup, new_learner, opened, planned
 from evenkeel.learning.learner import Learner
 from evenkeel.results.measures import summarise
-from evenkeel.results.records import Ended, Record, Results, Session, Started
+from evenkeel.results.records import Ended, Record, Session, Started
+from evenkeel.results.run_files import Results
 
 
 def run(

@@ -18,7 +18,7 @@ from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.learning.methods import METHODS
 from evenkeel.learning.nets import Net
-from evenkeel.results.records import sessions_of, started_of
+from evenkeel.results.run_files import sessions_of, started_of
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Estimator:
         self._costs: dict[tuple[object, ...], tuple[float, float]] = {}
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
-            folder = ledger.folder(entry.key)
+            place = ledger.place(entry.key)
             with suppress(SettingsError):  # of another version, or on data of the user's own
-                setting = _setting(load_config(started_of(folder).config))
-                self._known[setting] = sum(session.seconds for session in sessions_of(folder))
+                setting = _setting(load_config(started_of(place).config))
+                self._known[setting] = sum(session.seconds for session in sessions_of(place))
 
     def steps(self, config: Config) -> int:
         return self._extent(config).steps

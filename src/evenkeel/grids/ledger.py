@@ -1,15 +1,17 @@
-"""The ledger of a grid: a folder for each run, named by a hash of its config, and an index that can be made anew.
+"""The ledger of a grid: its runs, each known by a hash of its config, and an index that can be rebuilt from them.
 
-Any number of processes may write at once. A run's folder belongs to the process that holds its lock; the index is
-appended to under a lock of its own, and holds nothing that the folders do not.
+A run under way has a folder named by its key. A finished run may be packed into one file with a readable name, such as
+`cifar10-500-derpp-cba-seed2-6f0c1d2e.jsonl.gz`; ledgers of version 0.1, which packed inside the folders, are read and
+continued. Any number of processes may write at once: a run's folder belongs to the process that holds its lock, and the
+index is appended to under a lock of its own.
 """
 
-import gzip
 import hashlib
 import json
 import os
 import re
 import shutil
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,29 +23,32 @@ from typing import Any, TypeVar
 from evenkeel.config.build import with_policy
 from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.folder import LOCK, MODEL
+from evenkeel.experiment.folder import LOCK
 from evenkeel.files import lock, write_whole
-from evenkeel.results.records import PACKED, RECORDS, Ended, Results, last_record, records_of, started_of
+from evenkeel.results.records import Ended, Started
+from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
 FAILURES = "failures.jsonl"
 KEY = re.compile("[0-9a-f]{16}")
+DIGITS = 8  # of a run's key in the name of its packed file
+RECENT = 10**9  # ns: a folder that changed just now may change again without a later time stamp
 
 
 def run_key(config: Config) -> str:
-    """What a run is, in 16 hexadecimal digits.
+    """Return 16 hexadecimal digits that identify a run.
 
-    Its name and the number of threads are no part of that: they say how it is called and how fast it was. Nor are
-    settings that are none, so that a setting of a later version, absent by default, leaves the keys as they are.
+    Its name and the number of threads do not count: they say what it is called and how fast it was. Nor do settings
+    that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
     """
-    told = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
-    return hashlib.sha256(json.dumps(without_none(told), sort_keys=True).encode()).hexdigest()[:16]
+    settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
+    return hashlib.sha256(json.dumps(without_none(settings), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished run, as the index has it."""
+    """A finished run in the index."""
 
     key: str
     name: str
@@ -54,9 +59,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Failure:
+    """Why a run stopped."""
+
     error: str  # as a sentence for people
-    trace: str  # for engineers; empty where the error was on purpose
-    step: int  # how far the run was
+    trace: str  # for engineers; empty if the error was expected
+    step: int  # how far the run had come
     time: str  # UTC, ISO 8601
 
 
@@ -64,48 +71,57 @@ Line = TypeVar("Line", Entry, Failure)
 
 
 class Ledger:
+    """A folder of runs."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._listed: tuple[int, dict[str, Path]] = (-1, {})  # when the folder last changed, and the packed runs by key
 
     def folder(self, key: str) -> Path:
+        """Return the folder of a run under way, whether it exists or not."""
         return self.path / key
 
+    def place(self, key: str) -> Path:
+        """Return where a run is: its folder, or else its packed file."""
+        return self.folder(key) if self.folder(key).is_dir() else self._packed().get(key, self.folder(key))
+
     def finished(self, key: str) -> bool:
-        """From the folder itself, which is what counts."""
-        return isinstance(last_record(self.folder(key)), Ended)
+        """Return whether a run is finished, by its own records: they count, whatever the index says."""
+        return isinstance(last_record(self.place(key)), Ended)
 
     def step(self, key: str) -> int:
-        """How far a run is, by its records."""
-        last = last_record(self.folder(key))
+        """Return how far a run is, by its records."""
+        last = last_record(self.place(key))
         return 0 if last is None else last.step
 
     def busy(self, key: str) -> bool:
-        """Whether a process is at work on it, here or on another machine that shares the disk."""
-        return _held(self.folder(key))
+        """Return whether a process is working on a run, here or on another machine that shares the disk."""
+        return _is_locked(self.folder(key))
 
     def state(self, key: str) -> str:
-        """In words, for lists."""
+        """Describe in words, for lists, how far a run is."""
         if self.finished(key):
             return "finished"
         step, failures = self.step(key), self.failures(key)
         if self.busy(key):
-            return f"at work, step {step}"
+            return f"running, step {step}"
         return f"failed at step {failures[-1].step}" if failures else f"at step {step}" if step else "to do"
 
     def failures(self, key: str) -> list[Failure]:
+        """Return why a run stopped, each time it did."""
         return _read(self.folder(key) / FAILURES, Failure)
 
     def fail(self, key: str, error: BaseException | str) -> None:
-        """Note why a run could not go on. It is tried again when the grid is started again."""
-        told = isinstance(error, str | EvenkeelError)
-        text = str(error) if told else f"{type(error).__name__}: {error}"
-        trace = "" if isinstance(error, str) or told else "".join(traceback.format_exception(error))
+        """Record why a run stopped. It is tried again when the grid is started again."""
+        expected = isinstance(error, str | EvenkeelError)
+        text = str(error) if expected else f"{type(error).__name__}: {error}"
+        trace = "" if isinstance(error, str) or expected else "".join(traceback.format_exception(error))
         failure = Failure(text, trace, self.step(key), datetime.now(UTC).isoformat(timespec="seconds"))
         self.folder(key).mkdir(parents=True, exist_ok=True)
         _append(self.folder(key) / FAILURES, asdict(failure))
 
     def require_writable(self) -> None:
-        """Told before any work, not by each run."""
+        """Raise RunError if nothing can be written here: once, before any run starts."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / f".probe{os.getpid()}", b"?" * 4096)
@@ -114,72 +130,95 @@ class Ledger:
             raise RunError(f"Cannot keep a ledger in {str(self.path)!r}: {error.strerror or error}.") from error
 
     def note_finished(self, key: str) -> Entry:
-        """Enter a finished run into the index; of several lines of one run, the last counts."""
+        """Enter a finished run into the index. If the index has several lines of a run, the last one counts."""
         entry = self._entry(key)
-        with suppress(PermissionError), self._index_lock():  # whoever may only read a ledger still sees what is in it
+        with suppress(PermissionError), self._index_lock():  # a ledger that may only be read is still readable
             known = {each.key: each for each in _read(self.path / INDEX, Entry)}
             if known.get(key) != entry:
                 _append(self.path / INDEX, asdict(entry))
         return entry
 
     def entries(self) -> list[Entry]:
-        """The finished runs. What the index misses, because a process was killed before it could say, is added."""
+        """Return the finished runs, and add to the index what it lacks because a process was killed."""
         known = {each.key: each for each in _read(self.path / INDEX, Entry)}
-        there = [key for key in self.runs() if self.finished(key)]  # the folders count, whatever the index says
-        return [known.get(key) or self.note_finished(key) for key in there]
+        finished = [key for key in self.runs() if self.finished(key)]
+        return [known.get(key) or self.note_finished(key) for key in finished]
 
     def rebuild(self) -> int:
-        """Make the index anew from the folders; how many finished runs there are."""
+        """Write the index again from the runs; return how many are finished."""
         with self._index_lock():
             entries = [asdict(self._entry(key)) for key in self.runs() if self.finished(key)]
             write_whole(self.path / INDEX, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         return len(entries)
 
     def runs(self) -> list[str]:
-        """The keys of all runs that have a folder here, in order."""
-        found = self.path.iterdir() if self.path.is_dir() else ()
-        keys = sorted(each.name for each in found if KEY.fullmatch(each.name))
-        return [key for key in keys if records_of(self.folder(key)) or (self.folder(key) / FAILURES).is_file()]
+        """Return the keys of all runs here, in order."""
+        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        folders = [name for name in names if KEY.fullmatch(name) and self._is_run(self.folder(name))]
+        return sorted({*folders, *self._packed()})
 
     def results(self, keys: Iterable[str]) -> list[Results]:
-        return [Results.read(self.folder(key)) for key in keys]
+        """Read the runs with these keys."""
+        return [Results.read(self.place(key)) for key in keys]
 
-    def adopt(self, folder: Path) -> str:
-        """Move a run that was made on its own (`evenkeel run --out`) into the ledger; its key."""
-        key = run_key(load_config(started_of(folder).config))
-        target = self.folder(key)
-        if target.exists():
-            raise RunError(f"{str(folder)!r} is a run that the ledger already has, in {str(target)!r}.")
-        if _held(folder):
-            raise BusyError(f"A process is at work in {str(folder)!r}; wait for it.")
+    def adopt(self, path: Path) -> str:
+        """Move a run that was made on its own (`evenkeel run --out`) into the ledger; return its key."""
+        key = run_key(load_config(started_of(path).config))
+        if records_of(self.place(key)):
+            raise RunError(f"{str(path)!r} is a run that the ledger already has, as {str(self.place(key))!r}.")
+        if path.is_dir() and _is_locked(path):
+            raise BusyError(f"A process is working in {str(path)!r}; wait for it.")
         self.path.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder, target)
+        shutil.move(path, self.folder(key) if path.is_dir() else self.path / path.name)
         if self.finished(key):
             self.note_finished(key)
         return key
 
     def pack(self) -> int:
-        """Compress the records of finished runs and delete their checkpoints; how many bytes are free again.
+        """Make one file of each finished run and delete its folder; return how many bytes that frees.
 
-        Records stay whole, so that everything can still be read. The learners are gone.
+        Records, configs and times stay whole; the learners are deleted.
         """
         freed = 0
         for entry in self.entries():
             folder = self.folder(entry.key)
+            if not folder.is_dir():
+                continue
             with suppress(BusyError), (folder / LOCK).open("ab") as file:
                 lock(file, folder)
-                before = sum(each.stat().st_size for each in folder.iterdir())
-                if self.finished(entry.key) and (folder / RECORDS).is_file():
-                    write_whole(folder / PACKED, gzip.compress((folder / RECORDS).read_bytes(), 9, mtime=0))
-                    (folder / RECORDS).unlink()
-                    (folder / MODEL).unlink(missing_ok=True)
-                freed += before - sum(each.stat().st_size for each in folder.iterdir())
+                if self.finished(entry.key):
+                    target = self.path / self._packed_name(entry.key, started_of(folder))
+                    write_whole(target, packed(folder, entry.key))
+                    freed += sum(each.stat().st_size for each in folder.iterdir()) - target.stat().st_size
+                    shutil.rmtree(folder)
         return freed
 
+    def _packed_name(self, key: str, started: Started) -> str:
+        """Name a packed run by what it is, and by so much of its key that no other run has the name."""
+        name = readable_name(started)
+        taken = {path.name for other, path in self._packed().items() if other != key}
+        short = f"{name}-{key[:DIGITS]}{PACKED}"
+        return f"{name}-{key}{PACKED}" if short in taken else short
+
+    def _packed(self) -> dict[str, Path]:
+        """Return the packed runs by key, listed again only after the folder has changed."""
+        try:
+            changed = self.path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        if self._listed[0] != changed or time.time_ns() - changed < RECENT:
+            files = sorted(self.path.glob(f"*{PACKED}"))
+            usages = [(usage_of(file), file) for file in files]
+            self._listed = changed, {usage.key: file for usage, file in usages if usage is not None}
+        return self._listed[1]
+
+    def _is_run(self, folder: Path) -> bool:
+        return records_of(folder) is not None or (folder / FAILURES).is_file()
+
     def _entry(self, key: str) -> Entry:
-        run = Results.read(self.folder(key))
+        run = Results.read(self.place(key))
         if run.ended is None:
-            raise RunError(f"The records in {str(self.folder(key))!r} are damaged; delete the folder to do it anew.")
+            raise RunError(f"The records of {str(run.path)!r} are damaged; delete it to run it again.")
         return Entry(key, run.label, run.seed, str(run.started.data["name"]), dict(run.ended.metrics))
 
     @contextmanager
@@ -190,7 +229,22 @@ class Ledger:
             yield
 
 
-def _held(folder: Path) -> bool:
+def readable_name(started: Started) -> str:
+    """Name a run by data, scenario, memory, method, adaptor and seed, such as `cifar10-500-derpp-cba-seed2`."""
+    config = started.config
+    scenario = (config.get("scenario") or {}).get("name", "stream")
+    parts = [
+        started.data["name"],
+        "" if scenario == "disjoint" else scenario,
+        config["memory"]["capacity"],
+        config["method"]["name"],
+        (config.get("adaptor") or {}).get("name", ""),
+        f"seed{config['seed']}",
+    ]
+    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts if part != "")
+
+
+def _is_locked(folder: Path) -> bool:
     try:
         with (folder / LOCK).open("rb+") as file:
             lock(file, folder)
@@ -202,23 +256,23 @@ def _held(folder: Path) -> bool:
 
 
 def without_none(value: Any) -> Any:
-    """A table without the settings that are none, at any depth."""
+    """Return a table without the settings that are none, at any depth."""
     if isinstance(value, dict):
         return {name: without_none(each) for name, each in value.items() if each is not None}
     return value
 
 
 def _read(path: Path, kind: type[Line]) -> list[Line]:
-    """The lines of a file. One that was torn by a power cut is passed over, and so is what a later version added."""
-    found, names = [], {each.name for each in fields(kind)}
+    """Read the lines of a file, without those torn by a power cut and without what a later version added."""
+    lines, names = [], {each.name for each in fields(kind)}
     for line in path.read_bytes().splitlines() if path.is_file() else ():
         with suppress(ValueError, TypeError, AttributeError):
-            found.append(kind(**{name: value for name, value in json.loads(line).items() if name in names}))
-    return found
+            lines.append(kind(**{name: value for name, value in json.loads(line).items() if name in names}))
+    return lines
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
-    """In one write, on a line of its own even where the last one was torn, and on the disk when this returns."""
+    """Append a line in one write, on a line of its own even if the last one was torn, and flush it to the disk."""
     text = f"{json.dumps(line)}\n".encode()
     with path.open("ab+") as file:
         if file.tell():

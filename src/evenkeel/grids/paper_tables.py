@@ -7,18 +7,24 @@ from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.paper import PaperCell, PaperTable, without
 from evenkeel.results.groups import Estimate
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
 
 TITLES = {"cifar10": "Split CIFAR-10", "cifar100": "Split CIFAR-100", "tiny-imagenet": "Split Tiny-ImageNet"}
 Values = Mapping[int, Sequence[float | None]]  # by seed: one for each value of the table
 
 
-def sheets(found: PaperTable, ledger: Ledger) -> list[ResultTable]:
-    """One for each data set and size of memory; the paper's slips are below the last."""
+def result_tables(found: PaperTable, ledger: Ledger, *, only_finished: bool = False) -> list[ResultTable]:
+    """Return a table for each data set and memory size; the paper's slips are below the last one.
+
+    only_finished: leave out rows, and tables, without a finished run.
+    """
     made = []
-    for block in found.blocks():
-        ours = {cell.row: _values(cell, found, ledger) for cell in block}
+    for cells in found.blocks():
+        ours = {cell.row: _values(cell, found, ledger) for cell in cells}
+        block = [cell for cell in cells if ours[cell.row] or not only_finished]
+        if not block:
+            continue
         first, config = block[0], block[0].configs[0]
         title = (
             f"{found.number}, {TITLES.get(first.data, first.data)}, memory {first.memory}. "
@@ -27,7 +33,7 @@ def sheets(found: PaperTable, ledger: Ledger) -> list[ResultTable]:
         )
         by_task = "tasks" in found.values
         made.append(_by_task(title, block, ours) if by_task else _by_method(title, found.values, block, ours))
-    return [*made[:-1], replace(made[-1], notes=list(found.slips))]
+    return [*made[:-1], replace(made[-1], notes=list(found.slips))] if made else []
 
 
 def _set(settings: Sequence[str]) -> str:
@@ -44,7 +50,7 @@ def _seeds(numbers: Sequence[int]) -> str:
 def _values(cell: PaperCell, found: PaperTable, ledger: Ledger) -> Values:
     """Of the runs that are finished."""
     keys = {config.seed: run_key(config) for config in cell.configs}
-    runs = {seed: Results.read(ledger.folder(key)) for seed, key in keys.items() if ledger.finished(key)}
+    runs = {seed: Results.read(ledger.place(key)) for seed, key in keys.items() if ledger.finished(key)}
     return {seed: _of_run(run, found.values) for seed, run in runs.items()}
 
 

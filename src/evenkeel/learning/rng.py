@@ -32,11 +32,11 @@ def make_generator(seed: int, name: str) -> torch.Generator:
 class Generators:
     """The generators of one learner, by name.
 
-    >>> streams = Streams(seed=0)
-    >>> before = streams.state_dict()
-    >>> drawn = torch.rand(3, generator=streams["draw"])
-    >>> streams.load_state_dict(before)
-    >>> bool((torch.rand(3, generator=streams["draw"]) == drawn).all())
+    >>> generators = Generators(seed=0)
+    >>> before = generators.state_dict()
+    >>> drawn = torch.rand(3, generator=generators["draw"])
+    >>> generators.load_state_dict(before)
+    >>> bool((torch.rand(3, generator=generators["draw"]) == drawn).all())
     True
     """
 

@@ -10,7 +10,7 @@ from evenkeel.report.elements import ABSENT, Note, PageCell, PageRow, PageTable,
 from evenkeel.report.scene import Scene
 from evenkeel.results.groups import Estimate, Group, gain
 from evenkeel.results.measures import MEASURES, Measure
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 TOLD = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
 HEADLINES = 4  # the first measures of `MEASURES`
@@ -254,7 +254,7 @@ def _details(run: Results, label: str, *, first: bool) -> RunDetails:
     started = run.started
     state = "finished" if run.ended else f"unfinished: step {_last_step(run)}"
     known: list[tuple[str, str | None]] = [
-        ("Folder", str(run.folder) if run.folder else None),
+        ("Files", str(run.path) if run.path else None),
         ("Command", "\n".join(dict.fromkeys(session.command for session in run.sessions)) or None),
         ("Versions", ", ".join(f"{name} {version}" for name, version in started.versions.items())),
         ("Threads", str(started.threads)),

@@ -9,7 +9,7 @@ from itertools import product
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import printable
 from evenkeel.results.groups import APART, Group, groups
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 ORDER = ("tasks", "order")  # the settings of a scenario that say it
 MOST = 3  # classes of a task that a label names

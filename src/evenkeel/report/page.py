@@ -11,7 +11,7 @@ from evenkeel.files import write_whole
 from evenkeel.report import comparison, sections
 from evenkeel.report.elements import PageBlock
 from evenkeel.report.scene import Scene, scenes
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 ORDER = (
     comparison.comparison,

@@ -15,7 +15,7 @@ from evenkeel.report.page import render, save
 from evenkeel.report.scene import Array, Scene, scenes
 from evenkeel.results.groups import Estimate, Group, key_of
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 MEANS = "Mean ± half of the 95% interval over seeds, in percent"
 

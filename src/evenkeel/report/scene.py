@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from evenkeel.report.svg import PALETTE
 from evenkeel.results.groups import Group, groups, pairs
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 Array = NDArray[np.float64]
 MARKERS = "os^Dvp*XP<>h"

@@ -9,7 +9,8 @@ from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
 from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
 from evenkeel.results.groups import Estimate
 from evenkeel.results.metrics import areas_by_task
-from evenkeel.results.records import Anytime, Results, Tested
+from evenkeel.results.records import Anytime, Tested
+from evenkeel.results.run_files import Results
 
 BANDS = (
     "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; the range of two seeds; "

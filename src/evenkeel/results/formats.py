@@ -18,7 +18,7 @@ from evenkeel.results.table import Cell, ResultTable, Shown, value_of
 def render(sheet: ResultTable, format: str) -> str:
     """`sheet` in one of FORMATS, with a newline at its end.
 
-    >>> print(render(Sheet("In percent", ["", "ACC"], [["ER", Estimate(52.06, 1.3, 5)]]), "markdown"), end="")
+    >>> print(render(ResultTable("In percent", ["", "ACC"], [["ER", Estimate(52.06, 1.3, 5)]]), "markdown"), end="")
     In percent
     <BLANKLINE>
     |  | ACC |

@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results, bound_of
+from evenkeel.results.records import bound_of
+from evenkeel.results.run_files import Results
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Estimate:
 
 
 APART = ("seed", "threads")  # settings in which runs of one group may differ: threads change the last bits alone
-ROWS = ("er", "derpp", "clser", "rar", "er_ace", "ss_il", "icarl", "lucir", "bic")  # methods first in tables, by name
+ROWS = ("er", "derpp", "clser", "rar", "er_ace", "ss_il", "icarl", "lucir", "bic", "finetune", "joint")
+"""The order of methods in tables, by their names in configs; others come last."""
 Key = tuple[int, str]  # seed and stream: runs of two groups are paired by it
 
 
@@ -99,7 +101,7 @@ def _setting(run: Results, **instead: None) -> str:
 
 def key_of(run: Results) -> Key:
     """Runs of two groups with the same key are a pair."""
-    return run.seed, run.started.stream or str(run.folder)
+    return run.seed, run.started.stream or str(run.path)
 
 
 def _labels(runs: Sequence[Results]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from evenkeel.results import metrics
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evenkeel.results.groups import Group, gain, groups, pairs
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
 
 HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")

@@ -1,26 +1,11 @@
-"""Records of a run: what happened, as JSON lines. Everything that comes after a run reads these, never a model.
+"""Records of a run: what happened, as JSON lines. Everything that comes after a run reads these, never a model."""
 
-A run's folder holds `records.jsonl` (equal for equal runs, however often one was interrupted), `usage.jsonl` (time,
-memory and command of each process that worked on it) and `model.ek`, the learner at the last checkpoint.
-"""
-
-import gzip
 import json
-import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-
-from evenkeel.errors import RunError
-
-RECORDS = "records.jsonl"
-PACKED = "records.jsonl.gz"  # the same, of a finished run that is put away
-USAGE = "usage.jsonl"
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ class Ended:
 
     kind: ClassVar[str] = "end"
     step: int
-    metrics: Mapping[str, float | None]  # by name, see `evenkeel.results.groups.MEASURES`
+    metrics: Mapping[str, float | None]  # by name, see `evenkeel.results.measures.MEASURES`
 
 
 Record = Started | Stepped | Anytime | Tested | Aligned | Ended
@@ -143,69 +128,6 @@ def bound_of(started: Started) -> str:
     return started.bound or next((OLD_BOUNDS[name] for name in names if name in OLD_BOUNDS), "")
 
 
-def records_of(folder: Path) -> Path | None:
-    """The file with the records of the run in `folder`, packed or not; None where there is no run."""
-    return next((path for path in (folder / RECORDS, folder / PACKED) if path.is_file()), None)
-
-
-def whole_records(path: Path) -> Iterator[tuple[Record, int]]:
-    """The records of a file up to the first that is torn, each with the offset of its end."""
-    offset = 0
-    with gzip.open(path) if path.name == PACKED else path.open("rb") as file:
-        for line in _lines(file):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                record = from_line(line)
-            except ValueError:
-                return
-            offset += len(line)
-            yield record, offset
-
-
-def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file, up to where a packed one is damaged."""
-    try:
-        yield from file
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        return
-
-
-def started_of(folder: Path) -> Started:
-    """The first record of the run in `folder`, without reading the others."""
-    path = records_of(folder)
-    first = next((record for record, _ in whole_records(path)), None) if path else None
-    if not isinstance(first, Started):
-        raise RunError(f"The records in {str(folder)!r} do not begin with the start of a run.")
-    return first
-
-
-def last_record(folder: Path) -> Record | None:
-    """The last whole record of the run in `folder`, without reading the others; None where there is none."""
-    path = records_of(folder)
-    if path is None:
-        return None
-    if path.name == PACKED:
-        try:
-            *_, last, end = b"", *gzip.decompress(path.read_bytes()).split(b"\n")
-            return None if end else from_line(last)
-        except (EOFError, gzip.BadGzipFile, zlib.error, ValueError):
-            return None
-    with path.open("rb") as file:
-        size, chunk = file.seek(0, os.SEEK_END), 4096
-        while True:
-            file.seek(max(0, size - chunk))
-            *whole, _ = file.read(min(chunk, size)).split(b"\n")  # after the last line break is nothing, or a torn line
-            lines = whole if chunk >= size else whole[1:]  # the first may have begun before the chunk
-            if lines or chunk >= size:
-                break
-            chunk *= 4
-    try:
-        return from_line(lines[-1]) if lines else None
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True)
 class Session:
     """One process that worked on a run, as it was at its last sign of life."""
@@ -217,90 +139,3 @@ class Session:
     seconds: float  # in all
     evaluating: float  # of these in tests, anytime points and diagnostics
     peak_bytes: int | None  # most memory the process held at once; None where the system does not tell
-
-
-@dataclass(frozen=True)
-class Results:
-    """The records of one run, sorted by kind."""
-
-    folder: Path | None
-    started: Started
-    steps: list[Stepped] = field(default_factory=list)
-    anytime: list[Anytime] = field(default_factory=list)
-    tested: list[Tested] = field(default_factory=list)
-    aligned: list[Aligned] = field(default_factory=list)
-    ended: Ended | None = None
-    sessions: list[Session] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, records: Iterable[Record], folder: Path | None = None) -> "Results":
-        stream = iter(records)
-        first = next(stream, None)
-        if not isinstance(first, Started):
-            raise RunError("These records do not begin with the start of a run.")
-        found = list(stream)
-        return cls(
-            folder,
-            first,
-            steps=[each for each in found if isinstance(each, Stepped)],
-            anytime=[each for each in found if isinstance(each, Anytime)],
-            tested=[each for each in found if isinstance(each, Tested)],
-            aligned=[each for each in found if isinstance(each, Aligned)],
-            ended=next((each for each in found if isinstance(each, Ended)), None),
-            sessions=sessions_of(folder) if folder else [],
-        )
-
-    @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> "Results":
-        """The run in `folder`, finished or not."""
-        folder = Path(folder)
-        path = records_of(folder)
-        if path is None:
-            raise RunError(f"{str(folder)!r} is not a run: there is no file {RECORDS} in it.")
-        try:
-            return cls.of((record for record, _ in whole_records(path)), folder)
-        except RunError:
-            raise RunError(f"{str(path)!r} does not begin with the start of a run.") from None
-
-    @property
-    def label(self) -> str:
-        """What this run is, apart from its seed: runs of one label are averaged."""
-        return str(self.started.config["name"])
-
-    @property
-    def seed(self) -> int:
-        return int(self.started.config["seed"])
-
-    @property
-    def finished_tasks(self) -> list[Tested]:
-        """The tests at task ends, without the one of the untrained network."""
-        return [test for test in self.tested if test.task >= 0]
-
-    def matrix(self, scores: str = "accuracy") -> NDArray[np.float64]:
-        """R[j, i]: percent on task i after task j, for the tasks finished. `scores`: "accuracy", "seen", "masked"."""
-        return np.array([getattr(test, scores) for test in self.finished_tasks], dtype=np.float64)
-
-
-def sessions_of(folder: Path) -> list[Session]:
-    """The last word of each process that worked on the run in `folder`."""
-    path = folder / USAGE
-    latest: dict[str, Session] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        try:
-            session = Session(**json.loads(line))
-        except (ValueError, TypeError):
-            continue  # torn by a kill; it is only about time
-        latest[session.started] = session
-    return list(latest.values())
-
-
-def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Runs in these folders and below them."""
-    found: dict[Path, None] = {}
-    for folder in folders:
-        below = [folder] if records_of(folder) else sorted({path.parent for path in folder.rglob(f"{RECORDS}*")})
-        runs = [each for each in below if records_of(each)]
-        if not runs:
-            raise RunError(f"There is no run in {str(folder)!r}: no file {RECORDS} in it or below.")
-        found.update(dict.fromkeys(runs))
-    return list(found)

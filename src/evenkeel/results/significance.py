@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from evenkeel.errors import RunError
 from evenkeel.results.groups import Estimate, Group, gain, groups, pairs
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import Results
+from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
 
 LEVEL = 0.05  # below it a corrected p has a star

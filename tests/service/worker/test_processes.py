@@ -87,7 +87,7 @@ from evenkeel.service.service import Service
 if __name__ == "__main__":
     service = Service(Path(sys.argv[1]), None, sys.argv[2:], apart=True)
     service.start()
-    print(service.learning.process, flush=True)
+    print(service.supervisor.process, flush=True)
     raise RuntimeError("nobody closes it")
 """
 

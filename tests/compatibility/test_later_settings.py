@@ -1,0 +1,117 @@
+"""A setting that is added later, with a default, never changes what was made without it.
+
+The package is copied, a setting is added to a method, to CBA and to the learner, and the copy reads what was there.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.grids.ledger import Ledger, run_key
+
+ROOT = Path(__file__).parents[2]
+OLD = Path(__file__).parent / "0.1"
+ADDED = {  # in each file, after what a line is added
+    "learning/methods/er.py": ("def __init__(self, *, joint_forward: bool = False", ", zeal: float = 0.5"),
+    "learning/methods/derpp.py": ("def __init__(self, *, alpha: float = 0.2", ", zeal: float = 0.5"),
+    "learning/adaptors/cba.py": ('        training: str = "bilevel",\n', "        zeal: float = 0.5,\n"),
+    "learning/learner.py": ('        statistics: str = "all",\n', "        zeal: float = 0.5,\n"),
+    "config/schema.py": ("class LearnerSettings(StrictModel):\n", "    zeal: float = 0.5\n"),
+}
+KEPT = {  # where the setting is kept under its name, as the house asks of every part
+    "learning/methods/er.py": ("self.joint_forward = joint_forward\n", "        self.zeal = zeal\n"),
+    "learning/methods/derpp.py": ("self.alpha = alpha\n", "        self.zeal = zeal\n"),
+    "learning/adaptors/cba.py": ("self.training = training\n", "        self.zeal = zeal\n"),
+}
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import evenkeel as ek
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.results.groups import groups
+from evenkeel.service.service import Service
+
+root, work = map(Path, sys.argv[1:])
+assert work in Path(ek.__file__).parents
+settings = ["limits.train=20", "limits.test=20", "net.width=4", "evaluation.every=4", "evaluation.alignment=5"]
+half = ek.load_config("digits-cba", [*settings, "method.name=derpp"])
+made = {"keys": {}}
+for name in ("digits", "slim"):
+    ledger = Ledger(root / "results" / name)
+    for run in ledger.results(ledger.runs()):
+        made["keys"][str(run.path)] = run_key(ek.load_config(run.started.config))
+made["resumed"] = [record.step for record in ek.run(half, out=work / "run") if isinstance(record, ek.Stepped)]
+service = Service(work / "service")
+made["waiting"] = service.waiting
+service.close()
+unwatched = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
+old = Ledger(root / "results" / "digits").results([run_key(ek.load_config("digits", unwatched))])
+new = ek.Results.of(ek.run(ek.load_config(old[0].started.config, ["seed=77"])))
+made["groups"] = [len(group.runs) for group in groups([*old, new])]
+made["written"] = "zeal" in json.dumps(new.started.config)
+made["others"] = [
+    run_key(ek.load_config("digits-cba", [setting]))
+    for setting in ("seed=0", "method.zeal=0.5", "adaptor.zeal=0.5", "learner.zeal=0.5")
+], [
+    run_key(ek.load_config("digits-cba", [setting]))
+    for setting in ("method.zeal=1", "adaptor.zeal=1", "learner.zeal=1")
+]
+print(json.dumps(made))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What a package with the new settings makes of what an older one left."""
+    work = tmp_path_factory.mktemp("later")
+    shutil.copytree(ROOT / "src" / "evenkeel", work / "src" / "evenkeel")
+    for additions in (ADDED, KEPT):
+        for name, (anchor, addition) in additions.items():
+            path = work / "src" / "evenkeel" / name
+            before, found, after = path.read_text().partition(anchor)
+            assert found, f"{anchor!r} is not in {name} any more; let this test add its setting elsewhere"
+            path.write_text(before + anchor + addition + after)
+    shutil.copytree(OLD / "run", work / "run")
+    shutil.copytree(OLD / "service", work / "service")
+    first = json.loads((OLD / "run" / "records.jsonl").read_text().splitlines()[0])
+    program = f"from evenkeel.experiment import run\nrun._versions = lambda: {first['versions']!r}\n{PROGRAM}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT), str(work)],
+        env={**os.environ, "PYTHONPATH": str(work / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def test_the_keys_of_all_runs_stay(made: dict[str, object]) -> None:
+    ledgers = [Ledger(ROOT / "results" / name) for name in ("digits", "slim")]
+    assert made["keys"] == {str(ledger.place(key)): key for ledger in ledgers for key in ledger.runs()}
+
+
+def test_an_old_run_folder_is_resumed(made: dict[str, object]) -> None:
+    assert made["resumed"] == list(range(1, 21))
+
+
+def test_an_old_service_folder_is_opened(made: dict[str, object]) -> None:
+    assert made["waiting"] == 11
+
+
+def test_old_and_new_seeds_are_one_group(made: dict[str, object]) -> None:
+    assert made["groups"] == [2]
+    assert made["written"] is False
+
+
+def test_a_setting_counts_once_it_differs_from_its_default(made: dict[str, object]) -> None:
+    same, others = made["others"]  # type: ignore[misc]
+    assert set(same) == {run_key(ek.load_config("digits-cba"))}  # type: ignore[has-type]
+    assert len({*same, *others}) == 4  # type: ignore[has-type]
