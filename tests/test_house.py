@@ -112,3 +112,15 @@ def test_an_unknown_name_is_an_error_for_mypy(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert 'Module has no attribute "NoSuchName"' in done.stdout
     assert "Learner" not in done.stdout
+
+
+def test_no_test_file_imports_from_another_and_none_is_long() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text()
+        assert not re.search(r"^\s*(from|import) tests\.(?!helpers\b)", text, re.M), path
+        assert text.count("\n") <= 600, path
+
+
+def test_tests_mirror_the_rooms() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == ROOMS | {"compatibility", "helpers"}
