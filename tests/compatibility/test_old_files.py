@@ -18,6 +18,7 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
+from evenkeel.results.groups import groups
 from evenkeel.results.records import Record, Started, to_line
 from evenkeel.results.run_files import whole_records
 from evenkeel.service.service import Service
@@ -177,3 +178,14 @@ def test_every_preset_is_the_config_it_was() -> None:
     for line in unpacked("presets.jsonl.gz").splitlines():
         kept = json.loads(line)
         assert ek.load_config(kept["preset"]).model_dump(mode="json") == kept["config"], kept["preset"]
+
+
+def test_a_run_of_a_bound_is_the_same_run_though_its_records_do_not_say_so(tmp_path: Path) -> None:
+    config = ek.load_config("digits", ["method.name=finetune", "limits.train=5", "evaluation.every=0"])
+    records = list(ek.run(config, out=tmp_path))
+    path = tmp_path / "records.jsonl"
+    text = path.read_text()
+    assert '"bound":"lower"' in text
+    path.write_text(text.replace(',"bound":"lower"', ""))  # as version 0.1 wrote it
+    assert list(ek.run(config, out=tmp_path))[1:] == records[1:]
+    assert groups([ek.Results.read(tmp_path)])[0].is_bound

@@ -2,20 +2,42 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from evenkeel.learning import checkpoint
 from evenkeel.learning.learner import Learner
 from evenkeel.service.examples import Given
 from evenkeel.service.service import Service
 from evenkeel.service.worker.pipe import WorkerReport
+from tests.helpers.serving import VECTORS
 
 Open = Callable[..., Service]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens the folder `model`, and closes it in the end. Learning starts only with `start`."""
+    threads, services = torch.get_num_threads(), list[Service]()
+
+    def open_one(*settings: str, folder: str = "model", start: bool = True, rollback: int | None = None) -> Service:
+        path = tmp_path / folder
+        service = Service(path, None, settings if path.exists() else [*VECTORS, *settings], rollback=rollback)
+        services.append(service)
+        if start:
+            service.start()
+        return service
+
+    yield open_one
+    for service in services:
+        service.close()
+    torch.set_num_threads(threads)
 
 
 def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = "") -> list[Given]:

@@ -38,7 +38,7 @@ def tune_command(
     search, ledger = Search(file), Ledger(folder)
     execution = Execution(ledger, data, save_every, workers, ray, resources)
 
-    def run(what: str, configs: list[Config]) -> None:
+    def run(what: str, configs: "list[Config]") -> None:
         notes.print(what)
         for error in do(configs, execution).failed.values():
             notes.print(f"Failed: {error}", style="red", soft_wrap=True)

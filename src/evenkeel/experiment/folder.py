@@ -122,8 +122,11 @@ class Folder:
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
-    """Name and threads may differ: the ones of the beginning are used."""
-    old, new = (json.loads(to_line(replace(each, threads=0))) for each in (before, now))
+    """Raise RunError unless both are one run. Name and threads may differ: the run keeps those it began with.
+
+    Whether the method is a bound follows from the config; older records do not say it.
+    """
+    old, new = (json.loads(to_line(replace(each, threads=0, bound=""))) for each in (before, now))
     found = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
     if found:
         shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in found[:3])

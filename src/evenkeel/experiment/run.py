@@ -7,13 +7,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from evenkeel import __version__
 from evenkeel.config.build import make_method
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import Progress
@@ -108,7 +108,7 @@ def _started(setup: Setup) -> Started:
 
 def _versions() -> dict[str, str]:
     return {
-        "evenkeel": __version__,
+        "evenkeel": version("evenkeel"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn import functional as F
 
-from evenkeel import __version__
 from evenkeel.errors import CheckpointError, SettingsError, nearest
 from evenkeel.files import write_whole
 from evenkeel.learning.classifier import Classifier
@@ -148,7 +148,7 @@ def _description(classifier: Classifier) -> str:
                 f"The label {label!r} cannot be written to the file, which holds labels as JSON: text, numbers, None, "
                 "and tuples of them."
             )
-    facts = {"labels": labels, "input": {"shape": shape, "dtype": dtype}, "version": __version__}
+    facts = {"labels": labels, "input": {"shape": shape, "dtype": dtype}, "version": version("evenkeel")}
     return json.dumps(facts)
 
 

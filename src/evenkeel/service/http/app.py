@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.types import Scope
 
-from evenkeel import __version__
 from evenkeel.service.http.auth import make_router_for
 from evenkeel.service.http.limits import Guard
 from evenkeel.service.http.monitoring import monitoring_routes, pages
@@ -36,7 +36,7 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         metrics.latency.labels(route, str(status)).observe(seconds)
 
     app = FastAPIOffline(
-        title="Evenkeel", version=__version__, description=DESCRIPTION, lifespan=lifespan, redoc_url=None
+        title="Evenkeel", version=version("evenkeel"), description=DESCRIPTION, lifespan=lifespan, redoc_url=None
     )
     limits = service.config.limits
     app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=seen)
