@@ -1,11 +1,11 @@
-"""What a batch of augmented images costs: evenkeel's batched augmentations next to kornia's.
+"""The cost of augmenting a batch of images: evenkeel's batched augmentations compared with kornia's.
 
     python benchmarks/augment_cost.py
 
-Rounds go through all of them in turn, so that whatever else the machine does hits each alike. A median far above the
+Each round runs all of them in turn, so that other load on the machine affects each equally. A median far above the
 fastest round means that the cores were shared with other work: two threads that wait for each other suffer most.
-Known before this was written: kornia 0.9's RandAugment draws ONE operation for the whole batch (verified), so it could
-not serve here at any speed; kornia's crop and flip took about 3 ms where one gather takes about 0.3 ms.
+As background: kornia 0.9's RandAugment draws ONE operation for the whole batch (verified), so it could
+not be used here at any speed; kornia's crop and flip took about 3 ms where one gather takes about 0.3 ms.
 """
 
 import time
@@ -26,7 +26,7 @@ def own(augment: Augment, x: Tensor) -> Callable[[], Tensor]:
 
 
 def kornias(x: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Kornia's nearest counterparts. They take floats, so turning bytes into floats is part of their time."""
+    """Return kornia's closest counterparts. They take floats, so the conversion from bytes is part of their time."""
     try:
         from kornia.augmentation import AugmentationSequential, RandomCrop, RandomHorizontalFlip
         from kornia.augmentation.auto import RandAugment as KorniaRandAugment
@@ -37,7 +37,7 @@ def kornias(x: Tensor) -> dict[str, Callable[[], Tensor]]:
     rand_augment = KorniaRandAugment(n=1, m=14)
     return {
         "kornia crop + flip": lambda: crop_flip(x.float() / 255),
-        "kornia RandAugment (one operation a batch)": lambda: rand_augment(x.float() / 255),
+        "kornia RandAugment (one operation per batch)": lambda: rand_augment(x.float() / 255),
     }
 
 

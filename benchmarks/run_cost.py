@@ -1,11 +1,11 @@
-"""What it costs to look: anytime tests, prequential prediction and gradient alignment, as shares of a plain run.
+"""The cost of evaluation: anytime tests, prequential prediction and gradient alignment, relative to a plain run.
 
 Run: EVENKEEL_DATA=... python benchmarks/run_cost.py      (or make bench, which also writes run_cost.json)
 
 Slim ResNet-18 on Split CIFAR-10 with the paper's preset, a stream of 50 steps over all five tasks. Runs that differ
-only in what is measured take turns of five steps in one process, so that a busy machine is busy for all of them; steps
-that end a task are not counted, because the test there is the same for all. Also: how long CIFAR-10 takes to decode and
-to load from the cache, and how fast 1,000 images are predicted in batches of several sizes.
+only in what is measured take turns of five steps in one process, so that other load affects all of them equally; steps
+that end a task are not counted, because the test there is the same for all. Also: how long it takes to decode CIFAR-10
+and to load it from the cache, and how fast 1,000 images are predicted in batches of several sizes.
 """
 
 import json
@@ -54,17 +54,17 @@ def main() -> None:
             f"CIFAR-10 decoded: {decoding:.1f} s; from the cache, checked: {min(loading):.2f} to {max(loading):.2f} s"
         )
         ratios, predicting = costs(), predictions()
-    found = {
+    result = {
         "cifar10_decoding_seconds": round(decoding, 1),
         "cifar10_from_cache_seconds": [round(value, 3) for value in loading],
         "times_a_plain_run": ratios,
         "milliseconds_for_1000_predictions": predicting,
     }
-    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 def predictions() -> dict[str, int]:
-    """Median of seven rounds in which all variants take turns."""
+    """Return the median milliseconds of seven rounds in which all variants take turns."""
     net = ek.resnet18(classes=10, width=20).eval()
     x = torch.rand(1000, 3, 32, 32)
 
@@ -78,10 +78,10 @@ def predictions() -> dict[str, int]:
     }
     variants["batches of 128, inference_mode"] = (128, torch.inference_mode)
     rounds = [{name: seconds_of(partial(go, *how)) for name, how in variants.items()} for _ in range(7)]
-    found = {name: round(1000 * median(each[name] for each in rounds)) for name in variants}
-    for name, milliseconds in found.items():
+    medians = {name: round(1000 * median(each[name] for each in rounds)) for name in variants}
+    for name, milliseconds in medians.items():
         print(f"1,000 images, {name:32s} {milliseconds} ms")
-    return found
+    return medians
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -91,15 +91,15 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def costs() -> dict[str, float]:
-
-    walks = {}
+    """Return the time of each kind of run, relative to a run without evaluation."""
+    loops = {}
     for name, settings in RUNS.items():
         config = load_config("paper/cifar10-er-cba", [*PLAIN, *settings])
         setup = planned(config, None, None, lambda *_: None)
-        walks[name] = Loop(setup, new_learner(setup)).steps(None, None)
-    seconds = dict.fromkeys(walks, 0.0)
+        loops[name] = Loop(setup, new_learner(setup)).steps(None, None)
+    seconds = dict.fromkeys(loops, 0.0)
     for _ in range(10):
-        for name, steps in walks.items():
+        for name, steps in loops.items():
             for _ in range(5):
                 begun = time.perf_counter()
                 records = next(steps)
@@ -107,7 +107,7 @@ def costs() -> dict[str, float]:
                     seconds[name] += time.perf_counter() - begun
     ratios = {name: round(spent / seconds["nothing"], 3) for name, spent in seconds.items()}
     for name, ratio in ratios.items():
-        print(f"{name:40s} {ratio:.2f} x as long as with nothing measured")
+        print(f"{name:40s} {ratio:.2f} x the time of a run without evaluation")
     return ratios
 
 

@@ -1,4 +1,4 @@
-"""What a step costs beside the arithmetic it cannot do without. Run: make bench
+"""The cost of a step on top of its unavoidable arithmetic. Run: make bench
 
 "Bare" is the same forwards, backward and SGD step on ready tensors with nothing else. All rows of a net are measured
 in one process, interleaved, in blocks of five steps (so that CBA at every 5th step has one outer step in each block);
@@ -30,7 +30,7 @@ import evenkeel as ek
 from evenkeel.learning.zoo import _Images
 
 BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
-NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to make it, rounds
+NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to create it, rounds
     "MLP 3072-64-10": (partial(ek.mlp, features=3072, classes=CLASSES, hidden=(64,)), 60),
     "ResNet-18 slim": (partial(ek.resnet18, classes=CLASSES, width=20), 11),
     "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 5),
@@ -48,7 +48,7 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def bare(make: Callable[[], ek.Net], groups: int, layout: torch.memory_format | None = None) -> Block:
-    """`groups` forwards of 32 ready images, one backward, one step."""
+    """Return a block of steps: `groups` forwards of 32 ready images, one backward, one SGD step."""
     net = make().train()
     if layout is not None:
         assert isinstance(net.backbone, _Images)
@@ -87,7 +87,7 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
 
 
 def second_task(make: Callable[[], ek.Net], method: ek.Method) -> tuple[Block, ek.Learner]:
-    """Steps with five old classes and five new ones, teacher and all."""
+    """Return a block of steps with five old and five new classes, including a teacher, and its learner."""
     learner = ek.Learner(
         make(), method, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(CLASSES)
     )
@@ -116,32 +116,32 @@ def cba(every: int) -> ek.CBA:
 
 
 def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str, Block]]:
-    """name -> (base it is compared with, block)"""
-    found = {"bare, 2 groups": ("bare, 2 groups", bare(make, 2))}
+    """Return name -> (base it is compared with, block)."""
+    blocks = {"bare, 2 groups": ("bare, 2 groups", bare(make, 2))}
     if isinstance(make().backbone, _Images):
-        found["bare, default layout"] = ("bare, 2 groups", bare(make, 2, torch.contiguous_format))
+        blocks["bare, default layout"] = ("bare, 2 groups", bare(make, 2, torch.contiguous_format))
     for name in methods:
         base = "bare, 2 groups"
         if METHODS[name]().draws == 2:
             base = "bare, 3 groups"
-            found[base] = ("bare, 2 groups", bare(make, 3))
-        found[name] = (base, learning(make, METHODS[name](), None))
-        found[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
-        found[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
-    return found
+            blocks[base] = ("bare, 2 groups", bare(make, 3))
+        blocks[name] = (base, learning(make, METHODS[name](), None))
+        blocks[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
+        blocks[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
+    return blocks
 
 
 def compared(make: Callable[[], ek.Net], rounds: int) -> dict[str, dict[str, float]]:
-    """Of the comparison methods: a step over one of ER, and the end of a task in steps of ER."""
-    made = {name: second_task(make, ek.METHODS[name]()) for name in ("er", *COMPARED)}
-    for block, _ in made.values():
+    """Return the cost of the comparison methods: a step, and the end of a task, both in steps of ER."""
+    learners = {name: second_task(make, ek.METHODS[name]()) for name in ("er", *COMPARED)}
+    for block, _ in learners.values():
         block()
-    seconds = [{name: timed(block) for name, (block, _) in made.items()} for _ in range(rounds)]
+    seconds = [{name: timed(block) for name, (block, _) in learners.items()} for _ in range(rounds)]
     step = {name: statistics.median(each[name] / each["er"] for each in seconds) for name in COMPARED}
     er = statistics.median(each["er"] for each in seconds)
-    # Each end on a copy: a second one in a row would find no class of a new task, and do less.
+    # Each boundary on a copy: a second one in a row would have no new classes and less to do.
     ends = {
-        name: statistics.median(BLOCK * timed(copy.deepcopy(made[name][1]).boundary) for _ in range(3)) / er
+        name: statistics.median(BLOCK * timed(copy.deepcopy(learners[name][1]).boundary) for _ in range(3)) / er
         for name in COMPARED
     }
     return {name: {"step": step[name], "boundary": ends[name]} for name in COMPARED}
@@ -154,7 +154,7 @@ def timed(block: Block) -> float:
 
 
 def insert_and_draw() -> float:
-    """Milliseconds to insert 32 images into a full memory and draw 32."""
+    """Return the milliseconds to insert 32 images into a full memory and draw 32."""
     memory, generator = ek.Memory(MEMORY), torch.Generator().manual_seed(0)
     x, y = images(MEMORY, seed=0)
     memory.insert({"x": x, "y": y}, generator)
@@ -183,7 +183,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / mem
 
 
 def peak_memory() -> float:
-    """Growth of the resident set while a memory of 50,000 images fills and is drawn from, over the images' bytes."""
+    """Return the growth of the resident set, over the images' bytes, while a memory of 50,000 images is filled."""
     done = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -226,15 +226,15 @@ def main() -> None:
                 for name, (_, block) in blocks.items():
                     seconds[name].append(timed(block))
         table = Table(title=f"{net}: {BATCH} + {BATCH} images, 2 threads, median of {rounds} rounds of {BLOCK} steps")
-        for column in ("", "ms a step", "ratio", "to"):
+        for column in ("", "ms / step", "ratio", "to"):
             table.add_column(column, justify="left" if column in ("", "to") else "right")
-        found = {}
+        measured = {}
         for name, (base, _) in blocks.items():
             ratio = statistics.median(mine / its for mine, its in zip(seconds[name], seconds[base], strict=True))
             milliseconds = statistics.median(seconds[name]) * 1000
-            found[name] = {"ms": milliseconds, "ratio": ratio, "base": base}
+            measured[name] = {"ms": milliseconds, "ratio": ratio, "base": base}
             table.add_row(name, f"{milliseconds:.2f}", f"{ratio:.3f}", base)
-        result[net] = found
+        result[net] = measured
         console.print(table)
     options.json.write_text(json.dumps(result, indent=2) + "\n")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

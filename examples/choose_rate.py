@@ -1,8 +1,8 @@
-"""How the rate of CBA in the preset digits-cba was chosen: on held-out training samples, never on the test data.
+"""How the learning rate of CBA in the preset digits-cba was chosen: on held-out training samples, not the test data.
 
 Run: .venv/bin/python examples/choose_rate.py      (about three minutes)
 
-A quarter of the training samples plays the part of the test data, with seeds that no reported run uses.
+A quarter of the training samples serves as test data, with seeds that no reported run uses.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""ER and DER++ on a stream of handwritten digits, each without and with CBA: a table, and a report to look at.
+"""ER and DER++ on a stream of handwritten digits, each with and without CBA: a table and an HTML report.
 
 Run: make demo        (or: python examples/digits_demo.py --help)
 
-Two classes at a time, one pass, a memory of 20 images. Interrupted and started again it goes on where it was.
+Two classes at a time, one pass, a memory of 20 images. Resumes where it left off if interrupted.
 """
 
 import argparse
@@ -57,8 +57,8 @@ def main() -> None:
     console.print(f"Digits, 5 tasks of 2 classes, one pass, batch 10, memory {options.memory}")
     console.print(to_rich(measures_table(runs)))
     console.print(
-        "ACC: accuracy over all tasks at the end. FM: what was lost since each task's best moment.\n"
-        "ACC_AUC: mean accuracy along the way. Learning accuracy: each task right after it was learned."
+        "ACC: accuracy over all tasks at the end. FM: accuracy lost since the best point of each task.\n"
+        "ACC_AUC: mean accuracy during the stream. Learning accuracy: of each task right after it was learned."
     )
     report = options.out / "report.html"
     write_report(runs, report, title="Evenkeel demo: handwritten digits")

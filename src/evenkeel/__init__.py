@@ -1,4 +1,4 @@
-"""Evenkeel: classifiers that learn from a stream without tilting toward whatever came last.
+"""Evenkeel: classifiers that learn from a stream without a bias toward the most recent classes.
 
 `import evenkeel` loads nothing: each public name is imported from its module when it is first used.
 """
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:  # what type checkers see; a test holds it against the list below
+if TYPE_CHECKING:  # what type checkers see; a test compares it with the list below
     from evenkeel.data.dataset import DataSet as DataSet
     from evenkeel.data.scenarios import SCENARIOS as SCENARIOS
     from evenkeel.data.sources import SOURCES as SOURCES
@@ -94,7 +94,7 @@ _MODULE_OF = {name: module for module, names in PUBLIC.items() for name in names
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - a list, though ruff cannot see it
 
-if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:

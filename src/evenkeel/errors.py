@@ -1,4 +1,4 @@
-"""What can go wrong, as sentences for the person who caused it."""
+"""The errors of this library, and checks that raise them with sentences for the person who caused them."""
 
 import operator
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ class EvenkeelError(Exception):
 
 
 class InputError(EvenkeelError, ValueError):
-    """A batch cannot be used. The learner is as it was before the call."""
+    """A batch cannot be used. The learner is unchanged by the call."""
 
 
 class SettingsError(EvenkeelError, ValueError):
@@ -24,11 +24,11 @@ class DataError(EvenkeelError, ValueError):
 
 
 class RunError(EvenkeelError, ValueError):
-    """The records of a run cannot be read, or do not belong to the run that is to go on."""
+    """The records of a run cannot be read, or do not belong to the run that is to be resumed."""
 
 
 class BusyError(RunError):
-    """Another process is at work where this one wants to be."""
+    """Another process is using the same folder or file."""
 
 
 class CheckpointError(EvenkeelError, ValueError):
@@ -36,7 +36,7 @@ class CheckpointError(EvenkeelError, ValueError):
 
 
 class DivergenceError(EvenkeelError, ArithmeticError):
-    """A number inside is no longer finite. The network is as it was before the update that found it."""
+    """A loss, logit or gradient is NaN or infinite; the update was rolled back."""
 
 
 class MethodError(EvenkeelError):
@@ -44,7 +44,7 @@ class MethodError(EvenkeelError):
 
 
 def nearest(word: object, allowed: Iterable[object]) -> str:
-    """' Did you mean X?' for the allowed value closest to `word`, or nothing when none is close.
+    """Return ' Did you mean X?' for the allowed value closest to `word`, or an empty string if none is close.
 
     >>> nearest("resevoir", ["reservoir", "balanced"])
     " Did you mean 'reservoir'?"
@@ -55,7 +55,7 @@ def nearest(word: object, allowed: Iterable[object]) -> str:
 
 
 def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
-    """Raise unless `value` is one of `allowed`."""
+    """Raise SettingsError unless `value` is one of `allowed`."""
     choices = list(allowed)
     if value not in choices:
         names = ", ".join(map(repr, choices))
@@ -63,7 +63,7 @@ def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
 
 
 def whole_number(setting: str, value: object, *, at_least: int) -> int:
-    """`value` as an int, of Python's or numpy's kind, or a SettingsError."""
+    """Return `value`, an integer of Python or numpy, as an int; raise SettingsError if it is not one or too small."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -74,21 +74,21 @@ def whole_number(setting: str, value: object, *, at_least: int) -> int:
 
 
 def fraction(setting: str, value: object) -> float:
-    """`value` as a float from 0 to below 1, or a SettingsError."""
+    """Return `value` as a float; raise SettingsError unless it is at least 0 and below 1."""
     if not _is_finite(value) or not 0 <= value < 1:
         raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")
     return float(value)
 
 
 def above_zero(setting: str, value: object) -> float:
-    """`value` as a float, or a SettingsError."""
+    """Return `value` as a float; raise SettingsError unless it is finite and above 0."""
     if not _is_finite(value) or not value > 0:
         raise SettingsError(f"{setting}={value!r} must be a number above 0.")
     return float(value)
 
 
 def at_least_zero(setting: str, value: object) -> float:
-    """`value` as a float, or a SettingsError."""
+    """Return `value` as a float; raise SettingsError unless it is finite and at least 0."""
     if not _is_finite(value) or not value >= 0:
         raise SettingsError(f"{setting}={value!r} must be a number of at least 0.")
     return float(value)

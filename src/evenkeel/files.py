@@ -14,7 +14,7 @@ from evenkeel.errors import BusyError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends; readers see the old file or the new, whole."""
+    """Open a file that replaces `path` when the block ends; readers see the old file or the new one, complete."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.partial")
     try:
         with flushed(partial) as file:
@@ -27,14 +27,14 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write all of `content` or nothing. It is on the disk when this returns, so what it replaces may be deleted."""
+    """Write all of `content` or nothing. It is on the disk when this returns, so files it supersedes may be deleted."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def flushed(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that is on the disk, not only in the system's cache, when the block ends."""
+    """Open a new file and flush it to the disk, not only to the system's cache, when the block ends."""
     with path.open("wb") as file:
         yield file
         file.flush()
@@ -52,12 +52,12 @@ def flush_folder(path: Path) -> None:
 
 
 def lock(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
-    """Lock an open file until it is closed or the process ends; raise BusyError if another holds it and not `wait`."""
-    if sys.platform == "win32":  # no advisory locks there: keeping two processes apart is left to the user
+    """Lock an open file until it is closed or the process ends; raise BusyError if it is locked and `wait` is False."""
+    if sys.platform == "win32":  # no advisory locks there: the user must keep two processes apart
         return
     import fcntl
 
-    for last in (False, False, True):  # a process that only checks whether it is locked lets go at once
+    for last in (False, False, True):  # a process that only checks for a lock releases it at once
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             return
@@ -65,6 +65,6 @@ def lock(file: BinaryIO, path: Path, *, wait: bool = False) -> None:
             time.sleep(0 if last else 0.02)
     file.close()
     raise BusyError(
-        f"Another process, or a run of this one that was not closed, is using {str(path)!r}. Wait for it, or choose "
+        f"Another process, or an unclosed run of this one, is using {str(path)!r}. Wait for it to end, or choose "
         "another folder."
     )

@@ -367,7 +367,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
     begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
     for _ in range(12):
         next(begun)
-    with pytest.raises(RunError, match="or a run of this one that was not closed, is using"):
+    with pytest.raises(RunError, match="or an unclosed run of this one, is using"):
         next(ek.run(config(), data=DATA, out=tmp_path))
     begun.close()  # type: ignore[attr-defined]
     text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
@@ -377,7 +377,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
             list(ek.run(config(), data=DATA, out=tmp_path))
     (tmp_path / RECORDS).write_bytes(b"".join(text))
     (tmp_path / MODEL).write_bytes(b"not a model")
-    with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a whole checkpoint.* Delete"):
+    with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a complete checkpoint.* Delete"):
         list(ek.run(config(), data=DATA, out=tmp_path))
     file = tmp_path / "file"
     file.touch()

@@ -25,13 +25,13 @@ Labelled = tuple[Tensor, list[int]]
 
 
 def smooth_net(outputs: int = OUTPUTS) -> ek.Net:
-    """Batch norm, and no unit that is ever silent: every sample has a direction."""
+    """Return a net with batch norm and no unit that is ever silent: every sample has a direction."""
     torch.manual_seed(1)
     return ek.Net(nn.Sequential(nn.Linear(FEATURES, 5), nn.BatchNorm1d(5), nn.Tanh()), nn.Linear(5, outputs)).double()
 
 
 def having_learned(method: ek.Method, *batches: Sequence[int]) -> ek.Net:
-    """The net of `method` once it has learned batches of these outputs, each in a task of its own."""
+    """Return the net of `method` after learning batches of these outputs, each in its own task."""
     net = linear_net()
     if method.cosine_head:
         net.make_cosine()
@@ -45,7 +45,7 @@ def having_learned(method: ek.Method, *batches: Sequence[int]) -> ek.Net:
 
 
 def points(y: Sequence[int], seed: int, spread: float = 1.0) -> Labelled:
-    """Float64 samples around a centre for each class; no two are alike."""
+    """Return float64 samples around a centre for each class; no two are equal."""
     centres = 2 * random(OUTPUTS, FEATURES, seed=99)
     return centres[list(y)] + spread * random(len(y), FEATURES, seed=seed), list(y)
 
@@ -58,7 +58,7 @@ def small_learner(
     lr: float = 0.1,
     adaptor: ek.CBA | None = None,
 ) -> ek.Learner:
-    """No momentum and no augmentation, so that each number can be told by hand; batch norm inside, in float64."""
+    """Return a float64 learner without momentum or augmentation, so that each number can be computed by hand."""
     return ek.Learner(
         smooth_net() if net is None else net,
         method,
@@ -88,7 +88,7 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def slow_features(net: ek.Net, x: Tensor) -> list[list[float]]:
-    """One sample at a time, in evaluation mode."""
+    """Return the features, computed one sample at a time, in evaluation mode."""
     still = in_eval(net)
     with torch.no_grad():
         rows: list[list[float]] = [still.features(sample[None])[0].tolist() for sample in x]
@@ -97,18 +97,18 @@ def slow_features(net: ek.Net, x: Tensor) -> list[list[float]]:
 
 # ---- losses: slow references, sample by sample ----
 
-TaskOf = Mapping[int, int]  # of each seen output, the task it first came in
+TaskOf = Mapping[int, int]  # the task in which each seen output first appeared
 
 
 def sides(task_of: TaskOf, task: int) -> tuple[list[int], list[int]]:
-    """Old and new outputs; none is old while a task brings no class."""
+    """Return the old and the new outputs; none is old while a task has no new class."""
     new = [output for output, first in task_of.items() if first == task]
     old = [output for output, first in task_of.items() if first < task]
     return (old if new else []), new
 
 
-# The classes of each task before the present one, those that the present one had so far; then an incoming batch and the
-# memory draw. In the second case a sample of an old class comes in, in the fourth no class is new.
+# The classes of each task before the current one and those that the current one had so far; then an incoming batch and
+# the memory draw. The batch of the second case has a sample of an old class, that of the fourth has no new class.
 CASES: dict[str, tuple[list[list[int]], list[int], list[int]]] = {
     "first-task": ([[0, 1]], [1, 2, 0, 5], [0, 1, 2]),
     "second-task": ([[0, 1, 5], [3]], [3, 4, 1, 4], [0, 5, 3, 1, 1]),
@@ -119,7 +119,7 @@ CASES: dict[str, tuple[list[list[int]], list[int], list[int]]] = {
 
 
 def situation(case: str, width: int) -> tuple[list[list[int]], list[ek.View], TaskOf, int]:
-    """What was learned, the views with a teacher's word of `width` columns, the task of each seen output."""
+    """Return the classes learned, views with `width` teacher columns, the task of each seen output, the last task."""
     learned, new, old = CASES[case]
     views = [
         view(y, seed, {"teacher": random(len(y), width, seed=seed + 40)}) for seed, y in ((1, new), (2, old)) if len(y)
@@ -134,16 +134,16 @@ def situation(case: str, width: int) -> tuple[list[list[int]], list[ek.View], Ta
 def assert_gradient(
     loss: Callable[[Sequence[ek.View]], Tensor], reference: Callable[[Sequence[ek.View]], float], views: list[ek.View]
 ) -> None:
-    """Autograd of `loss` against differences of the slow reference, in random directions of all that a net gives."""
+    """Compare autograd of `loss` with differences of the slow reference, in random directions of a net's outputs."""
     names = ("logits", "adapted", "features")
     views = [replace(one, **{name: getattr(one, name).detach().requires_grad_() for name in names}) for one in views]
-    given = [getattr(one, name) for one in views for name in names]
-    gradient = torch.autograd.grad(loss(views), given, materialize_grads=True, allow_unused=True)
+    inputs = [getattr(one, name) for one in views for name in names]
+    gradient = torch.autograd.grad(loss(views), inputs, materialize_grads=True, allow_unused=True)
     for seed in range(3):
-        along = [random(*value.shape, seed=500 + 10 * seed + place) for place, value in enumerate(given)]
+        along = [random(*value.shape, seed=500 + 10 * seed + place) for place, value in enumerate(inputs)]
 
         def at(step: float, along: Sequence[Tensor] = along) -> float:
-            moved = iter([value.detach() + step * a for value, a in zip(given, along, strict=True)])
+            moved = iter([value.detach() + step * a for value, a in zip(inputs, along, strict=True)])
             return reference([replace(one, **{name: next(moved) for name in names}) for one in views])
 
         slope = (at(1e-5) - at(-1e-5)) / 2e-5
@@ -152,6 +152,6 @@ def assert_gradient(
 
 
 def plain_learner(method: ek.Method, *, net: ek.Net | None = None, **settings: object) -> ek.Learner:
-    """Without normalisation: the net is given what was learned."""
-    given: dict[str, object] = {"memory": 40, "replay": 6, "optimizer": partial(SGD, lr=0.1), **settings}
-    return ek.Learner(smooth_net(2) if net is None else net, method, **given)  # type: ignore[arg-type]
+    """Return a learner without normalisation: the net gets the samples unchanged."""
+    options: dict[str, object] = {"memory": 40, "replay": 6, "optimizer": partial(SGD, lr=0.1), **settings}
+    return ek.Learner(smooth_net(2) if net is None else net, method, **options)  # type: ignore[arg-type]

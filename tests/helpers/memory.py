@@ -1,4 +1,4 @@
-"""Memories filled from numbered samples, and statistics of what they keep."""
+"""Memories filled with numbered samples, and statistics of the samples they keep."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 from evenkeel.learning.memory import Memory
 
 CAPACITY, STREAM = 4, 10
-FAIR = 1e-4  # the seeds are fixed: a fair sampler that passes once passes always
+FAIR = 1e-4  # the seeds are fixed: a fair sampler that passes once always passes
 
 Sampler = Callable[[torch.Generator], Sequence[int]]  # one run over a stream: the positions that were kept
 
@@ -21,7 +21,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def rows(first: int, last: int, y: int = 0) -> dict[str, Tensor]:
-    """Samples that carry their position in the stream."""
+    """Return samples that hold their position in the stream."""
     return {"x": torch.arange(first, last), "y": torch.full((last - first,), y)}
 
 
@@ -42,7 +42,7 @@ def kept_in(runs: int, sampler: Sampler, seed: int = 0) -> list[Sequence[int]]:
 
 
 def inclusion_p_value(kept: Sequence[Sequence[int]], population: Sequence[int]) -> float:
-    """Of "in each run all sets of that size were equally likely", by how often each position was kept.
+    """Return the p-value of "in each run all sets of that size were equally likely", from how often each was kept.
 
     Positions of one run are drawn without replacement, so their counts vary less than a multinomial's; with a variance
     of k/n (1 - k/n) n/(n-1) for each run the statistic is chi-square with n - 1 degrees of freedom.

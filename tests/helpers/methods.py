@@ -1,4 +1,4 @@
-"""Views, losses sample by sample, and small learners for tests of methods."""
+"""Views, losses computed sample by sample, and small nets for tests of methods."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ def random(*shape: int, seed: int) -> Tensor:
 
 
 def view(y: Sequence[int], seed: int, stored: Mapping[str, Tensor] | None = None, *, corrected: bool = True) -> View:
-    """A view whose adapted logits have nothing to do with the plain ones, so that taking the wrong ones shows."""
+    """Return a view whose adapted logits are unrelated to the plain ones, so that using the wrong ones is detected."""
     n = len(y)
     logits = random(n, OUTPUTS, seed=seed).requires_grad_()
     adapted = random(n, OUTPUTS, seed=seed + 100).requires_grad_() if corrected else logits
@@ -44,7 +44,7 @@ def linear_net(outputs: int = OUTPUTS, seed: int = 0) -> Net:
 
 
 def reference_ce(scores: Tensor, y: Tensor, allowed: Callable[[int], Iterable[int]] | None = None) -> float:
-    """Mean of -log softmax, over the outputs that `allowed` gives for a label."""
+    """Return the mean of -log softmax, over the outputs that `allowed` returns for a label."""
     total = 0.0
     for row, label in zip(scores.tolist(), y.tolist(), strict=True):
         outputs = range(len(row)) if allowed is None else allowed(label)
@@ -53,15 +53,15 @@ def reference_ce(scores: Tensor, y: Tensor, allowed: Callable[[int], Iterable[in
 
 
 def reference_kd(scores: Tensor, teacher: Tensor, outputs: Sequence[int], temperature: float) -> float:
-    """T^2 KL(softmax(teacher / T) || softmax(scores / T)) over `outputs`, mean over samples."""
+    """Return T^2 KL(softmax(teacher / T) || softmax(scores / T)) over `outputs`, mean over samples."""
 
     def probabilities(row: Sequence[float]) -> list[float]:
         weights = [math.exp(row[output] / temperature) for output in outputs]
         return [weight / sum(weights) for weight in weights]
 
     total = 0.0
-    for row, told in zip(scores.tolist(), teacher.tolist(), strict=True):
-        pairs = zip(probabilities(told), probabilities(row), strict=True)
+    for row, target in zip(scores.tolist(), teacher.tolist(), strict=True):
+        pairs = zip(probabilities(target), probabilities(row), strict=True)
         total += sum(p * math.log(p / q) for p, q in pairs)
     return temperature**2 * total / len(scores)
 
@@ -86,7 +86,7 @@ def norm_net(outputs: int = OUTPUTS) -> Net:
 
 
 def reference_mse(scores: Tensor, targets: Tensor) -> float:
-    """Mean over samples and outputs."""
+    """Return the squared error, mean over samples and outputs."""
     squares: list[float] = [
         (a - b) ** 2
         for row, target in zip(scores.tolist(), targets.tolist(), strict=True)
@@ -102,7 +102,7 @@ OLD = [view([0, 1, 1], seed=2), view([5, 0], seed=3)]
 
 
 def having_learned(method: Method, *batches: Sequence[int]) -> Method:
-    """`method` once it has learned batches of these outputs, each in a task of its own."""
+    """Return `method` after learning batches of these outputs, each in its own task."""
     net = linear_net()
     method.prepare(net, seeded())
     for place, batch in enumerate(batches):
@@ -117,7 +117,7 @@ def state_of(net: Net) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def shake(net: Net, seed: int) -> None:
-    """As a training step would: other weights, other running statistics."""
+    """Change weights and running statistics, as a training step would."""
     with torch.no_grad():
         for place, weight in enumerate(net.parameters()):
             weight.add_(random(*weight.shape, seed=seed * 10 + place))
@@ -128,8 +128,8 @@ def shake(net: Net, seed: int) -> None:
 
 
 def stream(batches: int, first: int = 0) -> list[tuple[Tensor, list[int]]]:
-    made = []
+    result = []
     for place in range(first, first + batches):
         x = random(6, FEATURES, seed=place)
-        made.append((x, [int(label) + 2 * (place // 4) for label in torch.arange(6) % 2]))
-    return made
+        result.append((x, [int(label) + 2 * (place // 4) for label in torch.arange(6) % 2]))
+    return result

@@ -1,4 +1,4 @@
-"""The outer gradient of CBA: learners, batches, and what is compared with the slow reference."""
+"""The outer gradient of CBA: learners, batches, and records of updates to compare with the slow reference."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from evenkeel.learning.adaptors.cba import unrolled_step
 from evenkeel.learning.step import Outcome, Step
 from tests.helpers.reference_cba import Group, Sgd
 
-NEW, REPLAY = 6, 8  # unlike each other, so that a mean over the wrong number shows
+NEW, REPLAY = 6, 8  # different, so that a mean over the wrong number is detected
 OPTIMIZERS: dict[str, Callable[[Net], SGD]] = {
     "sgd": lambda net: SGD(net.parameters(), lr=0.1),
     "momentum-decay": lambda net: SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-2),
@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Callable[[Net], SGD]] = {
 }
 
 
-# ---- a learner in its second task, and what it does ----
+# ---- a learner in its second task, and its updates ----
 
 
 def small_net(outputs: int = 5) -> Net:
@@ -47,7 +47,10 @@ def batch(classes: tuple[int, int], seed: int) -> tuple[Tensor, Tensor]:
 def second_task(
     method: Method, cba: CBA, optimizer: Callable[[Net], SGD] = OPTIMIZERS["momentum-decay"], outputs: int = 5
 ) -> Learner:
-    """Memory holds classes 0 and 1 only, momentum buffers are filled, and the next batch should be of classes 2, 3."""
+    """Return a learner whose memory holds only classes 0 and 1; the next batch should be of classes 2 and 3.
+
+    Its momentum buffers are filled.
+    """
     net = small_net(outputs)
     learner = Learner(net, method, adaptor=cba, memory=30, replay=REPLAY, optimizer=optimizer(net), seed=3)
     for seed in range(3):
@@ -57,7 +60,7 @@ def second_task(
 
 @dataclass
 class Update:
-    """One update of the network, taken down while it happened. `net`, `omega` and `sgd` are from before."""
+    """A record of one update of the network. `net`, `omega` and `sgd` are from before it."""
 
     net: Net
     omega: list[Tensor]
@@ -65,13 +68,13 @@ class Update:
     groups: list[Group] = field(default_factory=list)  # of the real step
     query: list[Group] = field(default_factory=list)
     views: list[View] = field(default_factory=list)  # of the real step; the logits keep their gradient
-    virtual: list[Tensor] = field(default_factory=list)  # gradients the library took its virtual step with
-    gradient: list[Tensor] = field(default_factory=list)  # of omega, as Adam was given it
+    virtual: list[Tensor] = field(default_factory=list)  # gradients of the library's virtual step
+    gradient: list[Tensor] = field(default_factory=list)  # of omega, as passed to Adam
     outer_loss: float | None = None
 
 
 def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
-    """Takes down every update from here on, and changes none of it."""
+    """Record every update from now on without changing it."""
     updates: list[Update] = []
     cba = learner.adaptor
     assert cba is not None
@@ -94,7 +97,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
         return loss(method, new, old)
 
     def spied_query_loss(method: Method, old: Sequence[View]) -> Tensor:
-        assert all(view.adapted is view.logits for view in old)  # also for a method that would look at `adapted`
+        assert all(view.adapted is view.logits for view in old)  # even if a method uses `adapted`
         updates[-1].query = as_groups(old)
         return query_loss(method, old)
 
@@ -126,7 +129,7 @@ def sgd_rule(learner: Learner, weight: Tensor) -> Sgd:
 
 
 def assert_close(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
-    """To `tolerance`, absolute and relative to the largest entry; and there is something to compare."""
+    """Assert equality up to `tolerance`, absolute and relative to the largest entry, which must not be zero."""
     largest = max(float(one.detach().abs().max()) for one in expected)
     assert largest > 0
     for one, other in zip(actual, expected, strict=True):

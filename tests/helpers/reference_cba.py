@@ -1,8 +1,8 @@
-"""The bi-level update of the Continual Bias Adaptor, slow and plain, to hold the library against.
+"""A slow and plain reference of the bi-level update of the Continual Bias Adaptor, to compare the library with.
 
 Written from the paper's formulas and the known order of the released code, not from the library: the whole network is
-copied and forwarded anew, the losses are spelled out, and autograd differentiates through an explicit virtual step.
-f are plain logits, g the residual of the adaptor, omega its weights, h the features that the last layer is given.
+copied and forwarded again, the losses are spelled out, and autograd differentiates through an explicit virtual step.
+f are plain logits, g the residual of the adaptor, omega its weights, h the input features of the last layer.
 """
 
 import copy
@@ -22,7 +22,7 @@ ALPHA, BETA, REG = 0.2, 0.5, 0.1  # of DER++ and of CLS-ER, as released
 
 @dataclass(frozen=True)
 class Group:
-    """A batch or memory draw as the network is given it."""
+    """A batch or memory draw as network input."""
 
     x: Tensor
     y: Tensor
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Sgd:
-    """How SGD is about to move one parameter; `velocity` is None before its first step."""
+    """The next step of SGD for one parameter; `velocity` is None before its first step."""
 
     lr: float
     momentum: float
@@ -50,18 +50,18 @@ class Sgd:
 
 @dataclass(frozen=True)
 class Reference:
-    """One choice of method and adaptor. Every function forwards a fresh copy of the network that it is given."""
+    """One choice of method and adaptor. Every function forwards a fresh copy of the network passed in."""
 
     loss: Loss
-    probabilities: bool  # g is shown softmax(f); else f
+    probabilities: bool  # the input of g is softmax(f); otherwise f
     through: bool  # the gradient with respect to the network also flows through g
     joint_forward: bool = False
 
     # The adaptor and the losses
 
     def adapted(self, f: Tensor, omega: Sequence[Tensor]) -> Tensor:
-        shown = f.softmax(1) if self.probabilities else f
-        out = shown if self.through else shown.detach()
+        inputs = f.softmax(1) if self.probabilities else f
+        out = inputs if self.through else inputs.detach()
         layers = pairs(omega)
         for weight, bias in layers[:-1]:
             out = (out @ weight.T + bias).relu()
@@ -77,11 +77,11 @@ class Reference:
         if self.loss == "derpp":
             dark = F.mse_loss(big_f[1], groups[1].stored["adapted"])
             return loss + ALPHA * dark + BETA * F.cross_entropy(big_f[2], y[2])
-        consistency = F.mse_loss(logits[1], groups[1].stored["teacher"])  # does not see g
+        consistency = F.mse_loss(logits[1], groups[1].stored["teacher"])  # does not depend on g
         return loss + F.cross_entropy(big_f[1], y[1]) + REG * consistency
 
     def query_loss(self, logits: Sequence[Tensor], query: Sequence[Group]) -> Tensor:
-        """Of plain logits on fresh draws. DER++: weights 1 and 1, whatever alpha and beta."""
+        """Return the loss of plain logits on fresh draws. DER++: weights 1 and 1, whatever alpha and beta."""
         if self.loss != "derpp":
             (f,), (group,) = logits, query
             return F.cross_entropy(f, group.y)
@@ -91,7 +91,7 @@ class Reference:
     def logit_gradients(
         self, logits: Sequence[Tensor], groups: Sequence[Group], omega: Sequence[Tensor]
     ) -> list[Tensor]:
-        """D of the training loss, by hand; only without `through`, where g is a constant to the network."""
+        """Return D of the training loss, by hand; only without `through`, where g is a constant to the network."""
         big_f = [self.adapted(f, omega) for f in logits]
 
         def of_cross_entropy(j: int) -> Tensor:
@@ -112,7 +112,7 @@ class Reference:
     # The network
 
     def features(self, net: Net, groups: Sequence[Group]) -> list[Tensor]:
-        """New first, then the draws, in training mode; `net` itself is used, so its running statistics move."""
+        """Forward new samples, then the draws, in training mode; the running statistics of `net` itself change."""
         net.train()
         if self.joint_forward:
             sizes = [len(group.y) for group in groups]
@@ -120,14 +120,14 @@ class Reference:
         return [net.backbone(group.x).flatten(1) for group in groups]
 
     def virtual_gradient(self, net: Net, groups: Sequence[Group], omega: Sequence[Tensor]) -> list[Tensor]:
-        """Of the training loss, with respect to the last layer, with a graph to omega."""
+        """Return the gradient of the training loss with respect to the last layer, with a graph to omega."""
         twin = copy.deepcopy(net)
         weights = list(twin.head.parameters())
         logits = [last_layer(h, weights, twin.outputs) for h in self.features(twin, groups)]
         return list(torch.autograd.grad(self.training_loss(logits, groups, omega), weights, create_graph=True))
 
     def closed_gradient(self, net: Net, groups: Sequence[Group], omega: Sequence[Tensor]) -> list[Tensor]:
-        """The same of a single linear layer, by hand: gW = sum D_j^T h_j, gb = sum D_j^T 1. Not for `through`."""
+        """Return the same for one linear layer, by hand: gW = sum D_j^T h_j, gb = sum D_j^T 1. Not for `through`."""
         twin = copy.deepcopy(net)
         features = self.features(twin, groups)
         logits = [last_layer(h, list(twin.head.parameters()), twin.outputs) for h in features]
@@ -142,7 +142,7 @@ class Reference:
         omega: Sequence[Tensor],
         sgd: Sequence[Sgd],
     ) -> Tensor:
-        """L_buf after one virtual step of the last layer; `sgd` has an entry for each of its parameters."""
+        """Return L_buf after one virtual step of the last layer; `sgd` has an entry for each of its parameters."""
         weights = [weight.detach() for weight in net.head.parameters()]
         steps = zip(sgd, weights, self.virtual_gradient(net, groups, omega), strict=True)
         moved = [rule.move(weight, gradient) for rule, weight, gradient in steps]
@@ -158,7 +158,7 @@ class Reference:
         omega: Sequence[Tensor],
         sgd: Sequence[Sgd],
     ) -> tuple[Tensor, list[Tensor]]:
-        """The outer loss and its gradient with respect to omega."""
+        """Return the outer loss and its gradient with respect to omega."""
         omega = leaves(omega)
         loss = self.outer_loss(net, groups, query, omega, sgd)
         return loss.detach(), list(torch.autograd.grad(loss, omega))
@@ -166,7 +166,7 @@ class Reference:
     def joint_gradients(
         self, net: Net, groups: Sequence[Group], query: Sequence[Group], omega: Sequence[Tensor]
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Of L_trn (+ L_buf when there is a query), with respect to the whole network and to omega: the ablations."""
+        """Return the ablations' gradients of L_trn (+ L_buf if there is a query), for the whole network and omega."""
         omega, twin = leaves(omega), copy.deepcopy(net)
         weights = list(twin.parameters())
         head = list(twin.head.parameters())
@@ -180,7 +180,7 @@ class Reference:
 
 
 def last_layer(h: Tensor, weights: Sequence[Tensor], outputs: int) -> Tensor:
-    """Weight and bias, or several such pairs: a head that grew has a pair for each part, and rows to spare."""
+    """Apply weight and bias, or several such pairs: a head that grew has a pair for each part, and spare rows."""
     return torch.cat([h @ weight.T + bias for weight, bias in pairs(weights)], dim=1)[:, :outputs]
 
 

@@ -1,4 +1,4 @@
-"""Small streams and learners that several test files share."""
+"""Small streams and learners shared by several test files."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ MakeAdaptor = Callable[[], ek.CBA | None]
 
 METHODS: dict[str, MakeMethod] = {
     **ek.METHODS,
-    "rar": partial(ek.RAR, repeats=3),  # three updates a batch: never a multiple of CBA's two, so batches end mid-cycle
+    "rar": partial(ek.RAR, repeats=3),  # three updates per batch, not a multiple of CBA's two: batches end mid-cycle
     "rar-derpp": lambda: ek.RAR(ek.DERpp(), repeats=2),
     "clser-stable": partial(ek.CLSER, predictor="stable"),
     "er-joint": partial(ek.ER, joint_forward=True),
@@ -32,7 +32,7 @@ ADAPTORS: dict[str, MakeAdaptor] = {
 
 
 def pairs(*adaptors: str) -> list[tuple[str, str]]:
-    """(method, adaptor) for each that can be combined; adaptors: all unless some are named."""
+    """Return each (method, adaptor) that can be combined, for the adaptors named, or all."""
     return [
         (method, adaptor)
         for method in METHODS
@@ -42,13 +42,13 @@ def pairs(*adaptors: str) -> list[tuple[str, str]]:
 
 
 def images(batches: int = 12, size: int = 6, classes: int = 4, tasks: int = 2, seed: int = 0) -> list[Batch]:
-    """uint8 images of 1x8x8, class-incremental: each class is a random pattern with noise."""
+    """Return a class-incremental stream of 1x8x8 uint8 images: each class is a random pattern with noise."""
     generator = torch.Generator().manual_seed(seed)
     patterns = torch.randint(256, (classes, 1, 8, 8), generator=generator)
-    each = classes // tasks
+    per_task = classes // tasks
     stream = []
     for place in range(batches):
-        y = torch.randint(each, (size,), generator=generator) + each * (place * tasks // batches)
+        y = torch.randint(per_task, (size,), generator=generator) + per_task * (place * tasks // batches)
         noise = torch.randint(-40, 41, (size, 1, 8, 8), generator=generator)
         stream.append(((patterns[y] + noise).clamp(0, 255).to(torch.uint8), y.tolist()))
     return stream
@@ -61,7 +61,7 @@ def learner(
     outputs: int = 4,
     memory: int | str | ek.Memory = 10,
 ) -> ek.Learner:
-    """Batch norm, augmentation, momentum: everything that has state."""
+    """Return a learner with everything that has state: batch norm, augmentation, momentum."""
     return ek.Learner(
         ek.convnet(classes=outputs, width=4),
         method,

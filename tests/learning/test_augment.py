@@ -33,7 +33,7 @@ def pixels(*shape: int, seed: int = 0) -> Tensor:
 
 
 def every_crop(image: Tensor, padding: int, flip: bool) -> dict[tuple[int, int, bool], Tensor]:
-    """All that CropFlip may make of one image, by (top, left, flipped), with plain slices."""
+    """Return every possible result of CropFlip for one image, by (top, left, flipped), with plain slices."""
     channels, height, width = image.shape
     padded = image.new_zeros(channels, height + 2 * padding, width + 2 * padding)
     padded[:, padding : padding + height, padding : padding + width] = image
@@ -48,7 +48,7 @@ def every_crop(image: Tensor, padding: int, flip: bool) -> dict[tuple[int, int, 
 
 
 def recognise(view: Tensor, candidates: dict[Key, Tensor]) -> Key:
-    """The one candidate that equals `view`."""
+    """Return the one candidate that equals `view`."""
     (found,) = [key for key, candidate in candidates.items() if torch.equal(view, candidate)]
     return found
 
@@ -64,7 +64,7 @@ def to_tensor(picture: Image.Image) -> Tensor:
 
 
 def by_pillow(image: Tensor, operation: str, magnitude: int, sign: int) -> Tensor:
-    """One operation as torchvision's RandAugment applies it to a Pillow image: its table, its calls."""
+    """Apply one operation as torchvision's RandAugment does to a Pillow image: with its table and its calls."""
     picture = to_pillow(image)
     width, height = picture.size
 
@@ -94,7 +94,7 @@ def by_pillow(image: Tensor, operation: str, magnitude: int, sign: int) -> Tenso
 
 
 def pictures(channels: int, height: int, width: int) -> Tensor:
-    """Images of different characters: noise, a narrow range, three grays, one gray, one odd pixel, a ramp, dark."""
+    """Return various images: noise, a narrow range, three grays, one gray, one odd pixel, a ramp, a dark one."""
     noise = pixels(channels, height, width)
     narrow = 40 + pixels(channels, height, width, seed=1) % 150
     few = pixels(channels, height, width, seed=2) % 3 * 90
@@ -136,7 +136,7 @@ def test_only_the_given_generator_counts(augment: Augment) -> None:
 
 
 @pytest.mark.parametrize("augment", BUILT, ids=repr)
-def test_a_second_call_goes_on_drawing(augment: Augment) -> None:
+def test_a_second_call_continues_drawing(augment: Augment) -> None:
     x, generator = pixels(40, 3, 16, 16), seeded()
     assert not torch.equal(augment(x, generator), augment(x, generator))
 
@@ -190,7 +190,7 @@ def test_neighbours_in_a_batch_are_unrelated() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64])
-def test_every_dtype_is_cropped_alike(dtype: torch.dtype) -> None:
+def test_every_dtype_is_cropped_the_same_way(dtype: torch.dtype) -> None:
     x = pixels(20, 3, 8, 8)
     assert torch.equal(CropFlip()(x.to(dtype), seeded()), CropFlip()(x, seeded()).to(dtype))
 
@@ -205,7 +205,7 @@ def operate(x: Tensor, operation: str, magnitude: int, sign: int) -> Tensor:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("channels", "height", "width"), [(3, 32, 32), (1, 28, 28), (3, 17, 40), (1, 2, 9)])
-def test_operation_gives_the_bits_of_pillow(operation: str, channels: int, height: int, width: int) -> None:
+def test_operation_equals_pillow_bit_for_bit(operation: str, channels: int, height: int, width: int) -> None:
     x = pictures(channels, height, width)
     for magnitude in range(31) if height == 32 else (5, 14, 30):
         for sign in (1, -1):
@@ -271,7 +271,7 @@ def test_the_image_is_cropped_first_and_never_mirrored() -> None:
 
 
 class OneDevice(TorchDispatchMode):
-    """Refuses operators that get tensors of two devices, as an accelerator does and the meta device does not always."""
+    """A mode that refuses operators on tensors of two devices, as an accelerator does; the meta device may not."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.dim()]
@@ -281,7 +281,7 @@ class OneDevice(TorchDispatchMode):
 
 def test_pixels_may_be_on_another_device_than_the_generator() -> None:
     x = torch.zeros(26, 3, 8, 8, dtype=torch.uint8, device="meta")
-    # All operations but AutoContrast, which reads its extremes back to the CPU, where meta tensors cannot go.
+    # All operations except AutoContrast, which reads its extremes back to the CPU; meta tensors cannot go there.
     drawn = torch.tensor([place for place, name in enumerate(OPERATIONS) if name != "AutoContrast"]).repeat(2)
     with OneDevice():  # type: ignore[no-untyped-call]
         assert CropFlip()(x, seeded()).device == x.device
@@ -334,7 +334,7 @@ def test_foreign_transform_draws_per_sample_and_leaves_the_global_generator() ->
 
 
 def test_foreign_transform_may_work_in_place() -> None:
-    x = torch.zeros(2, 3)  # nothing says that samples are images
+    x = torch.zeros(2, 3)  # samples need not be images
     assert torch.equal(PerSample(lambda image: image.add_(1))(x, seeded()), torch.ones(2, 3))
     assert not x.any()
 
@@ -348,9 +348,9 @@ def test_foreign_transform_of_an_empty_batch() -> None:
     [
         (
             lambda image: image[:, :2],
-            r"keep shape and dtype, but made \(3, 2, 4\) torch.uint8 of \(3, 4, 4\) torch.uint8",
+            r"keep shape and dtype, but it turned \(3, 4, 4\) torch.uint8 into \(3, 2, 4\) torch.uint8",
         ),
-        (lambda image: image.float(), r"but made \(3, 4, 4\) torch.float32 of \(3, 4, 4\) torch.uint8"),
+        (lambda image: image.float(), r"but it turned \(3, 4, 4\) torch.uint8 into \(3, 4, 4\) torch.float32"),
         (to_pillow, "must return a tensor, but returned a Image"),
     ],
 )

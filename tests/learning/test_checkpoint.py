@@ -1,4 +1,4 @@
-"""Files that are not what they should be: one sentence each, and nothing foreign is ever executed."""
+"""Invalid checkpoints: each raises one sentence, and nothing in an untrusted file is ever executed."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 class Bomb:
-    """Unpickling this makes a file: the test sees whether it was ever executed."""
+    """An object whose unpickling creates a file, so that the test detects whether it was executed."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -43,7 +43,7 @@ def empty(path: Path) -> None:
 
 
 def flipped(path: Path) -> None:
-    """One bit in the middle of the weights."""
+    """Flip one bit in the middle of the weights."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -88,7 +88,7 @@ DAMAGES: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_bad_file_is_a_sentence(damage: Callable[[Path], None], saved: Path) -> None:
+def test_a_bad_file_raises_a_sentence(damage: Callable[[Path], None], saved: Path) -> None:
     ek.Learner.load(saved)
     damage(saved)
     with pytest.raises(ek.CheckpointError, match=DAMAGES[damage]) as caught:
@@ -97,12 +97,12 @@ def test_a_bad_file_is_a_sentence(damage: Callable[[Path], None], saved: Path) -
     assert not (saved.parent / "executed").exists()
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ek.CheckpointError, match=r"folder .* does not exist"):
         learner(ek.ER()).save(tmp_path / "nowhere" / "learner")
 
 
-def test_anyone_can_read_it_without_us(saved: Path) -> None:
+def test_a_checkpoint_can_be_read_with_torch_alone(saved: Path) -> None:
     content = torch.load(saved, weights_only=True)
     facts = json.loads(content["facts"])
     assert facts["method"] == {"class": "DERpp", "name": "derpp", "settings": {"alpha": 0.2, "beta": 0.5}}
@@ -110,8 +110,8 @@ def test_anyone_can_read_it_without_us(saved: Path) -> None:
     assert content["tensors"]["memory"]["seen"] == 18
 
 
-def test_parts_that_do_not_fit(saved: Path) -> None:
-    with pytest.raises(ek.CheckpointError, match=r"does not fit the parts given.*size mismatch"):
+def test_parts_that_do_not_match(saved: Path) -> None:
+    with pytest.raises(ek.CheckpointError, match=r"does not match the parts given.*size mismatch"):
         ek.Learner.load(saved, net=ek.convnet(classes=4, width=8))
     with pytest.raises(ek.CheckpointError, match=r"has no parameter 'backbone.0.weight'"):
         ek.Learner.load(saved, net=ek.mlp(features=64, classes=4))
@@ -120,8 +120,8 @@ def test_parts_that_do_not_fit(saved: Path) -> None:
 PARTS: dict[str, tuple[dict[str, Any], str]] = {
     "method": ({"method": ek.ER()}, "method is DERpp, but method= is ER"),
     "augment": ({"augment": ek.RandAugment()}, "augment is CropFlip, but augment= is RandAugment"),
-    "adaptor": ({"adaptor": ek.CBA(hidden=(8, 8))}, "does not fit the parts given"),
-    "memory": ({"memory": ek.Memory(99)}, "has 99 slots, but that of the checkpoint 10"),
+    "adaptor": ({"adaptor": ek.CBA(hidden=(8, 8))}, "does not match the parts given"),
+    "memory": ({"memory": ek.Memory(99)}, "has 99 slots, but that of the checkpoint has 10"),
 }
 
 
@@ -139,8 +139,8 @@ def test_a_file_of_our_kind_without_a_format(saved: Path) -> None:
             ek.Learner.load(saved)
 
 
-def test_no_damaged_byte_is_overlooked_or_raises_anything_else(saved: Path) -> None:
-    """Flip bytes all over the file: it loads equal, or it is a CheckpointError."""
+def test_every_damaged_byte_raises_a_checkpoint_error(saved: Path) -> None:
+    """Flip bytes all over the file: it either loads unchanged or raises CheckpointError."""
     whole = saved.read_bytes()
     weights = ek.Learner.load(saved).net.state_dict()
     for place in range(0, len(whole), len(whole) // 150):
@@ -179,7 +179,7 @@ def test_numbers_of_numpy_survive_a_save(given: str, tmp_path: Path) -> None:
     assert len(again.memory) > 0
 
 
-def test_what_cannot_be_read_back_does_not_replace_what_can(saved: Path) -> None:
+def test_an_unreadable_file_does_not_replace_a_readable_one(saved: Path) -> None:
     one = ek.Learner.load(saved)
     one.optimizer.param_groups[0]["own"] = Bomb(saved.parent / "executed")
     with pytest.raises(Exception, match="Weights only load failed"):
@@ -199,7 +199,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
         learner(ek.ER()).save(tmp_path)
 
 
-def test_a_method_of_ones_own_must_be_given(tmp_path: Path) -> None:
+def test_a_method_of_ones_own_must_be_passed(tmp_path: Path) -> None:
     class Mine(ek.ER):
         pass
 
@@ -209,7 +209,7 @@ def test_a_method_of_ones_own_must_be_given(tmp_path: Path) -> None:
     assert isinstance(ek.Learner.load(tmp_path / "learner", method=Mine()).method, Mine)
 
 
-def test_an_augmentation_of_ones_own_must_be_given(tmp_path: Path) -> None:
+def test_an_augmentation_of_ones_own_must_be_passed(tmp_path: Path) -> None:
     own = ek.PerSample(lambda image: image.flip(-1))
     one = ek.Learner(ek.convnet(classes=4), ek.ER(), augment=own)
     one.save(tmp_path / "learner")
@@ -228,7 +228,7 @@ def test_labels_that_json_cannot_hold(tmp_path: Path) -> None:
     assert ek.Learner.load(tmp_path / "learner", labels=[first, second]).classes == [first, second]
 
 
-def test_saving_twice_gives_the_same_content_and_no_litter(saved: Path) -> None:
+def test_saving_twice_gives_the_same_content_and_no_other_files(saved: Path) -> None:
     one = ek.Learner.load(saved)
     one.save(saved)
     one.save(saved)

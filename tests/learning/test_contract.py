@@ -1,4 +1,4 @@
-"""The contract suite: every method passes, and each way to break it is found."""
+"""The contract suite: every method passes, and every violation is detected."""
 
 import copy
 import warnings
@@ -55,7 +55,7 @@ def test_the_default_alpha_is_a_plain_mean_for_the_first_thousand_steps() -> Non
 
 
 class Mine(Method):
-    """What a user would write."""
+    """A method as a user would write it."""
 
     def __init__(self, *, weight: float = 0.5) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Mine(Method):
 
 GOOD: dict[str, MakeMethod] = {
     **METHODS,
-    "rar": partial(RAR, repeats=2),  # the default of ten takes five times as long and shows nothing more
+    "rar": partial(RAR, repeats=2),  # the default of ten takes five times as long and tests nothing more
     "a-users-own": Mine,
 }
 
@@ -78,13 +78,13 @@ def test_every_method_keeps_the_contract(make: MakeMethod) -> None:
 
 
 class KeepsTheNet(Mine):
-    """As one does without a thought; the net is among the method's modules then."""
+    """An easy mistake: the net becomes one of the method's modules."""
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         self.net = net
 
 
-def test_a_method_may_keep_the_net_it_was_given() -> None:
+def test_a_method_may_keep_the_net() -> None:
     learner = Learner(linear_net(outputs=2), KeepsTheNet(), memory=8, replay=4)
     learner.learn(random(3, FEATURES, seed=0), ["a", "b", "c"])
     assert learner.net.outputs == 3
@@ -190,7 +190,7 @@ class ScoresTooFew(Mine):
         return logits[:, :-1]
 
 
-class LearnsFromQuestions(Mine):
+class LearnsFromPredictions(Mine):
     questions: Tensor
 
     def __init__(self) -> None:
@@ -244,21 +244,21 @@ class AssertsTooMuch(Mine):
 
 
 BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
-    "impure-counter": (CountsItsCalls, "loss_is_pure", "two numbers for the same views"),
-    "impure-chance": (RollsDice, "loss_is_pure", "two numbers for the same views; keep chance"),
+    "impure-counter": (CountsItsCalls, "loss_is_pure", "two values for the same views"),
+    "impure-chance": (RollsDice, "loss_is_pure", "two values for the same views; keep randomness"),
     "impure-buffer": (WritesInItsLoss, "loss_is_pure", "changed a view or the method's own state"),
     "impure-view": (WritesInAView, "loss_is_pure", "changed a view"),
     "global-generator": (
         TakesTheGlobalGenerator,
         "global_generator_is_left_alone",
-        "torch's global generator was moved",
+        "torch's global generator was used",
     ),
     "global-generator-in-results": (
         TakesTheGlobalGenerator,
         "same_seed_same_bits",
-        "Two runs of one seed differ. Draw from the generator given to `prepare`",
+        "Two runs with the same seed differ. Draw from the generator passed to `prepare`",
     ),
-    "unseeded-generator": (TakesNumpysGenerator, "same_seed_same_bits", "Two runs of one seed differ"),
+    "unseeded-generator": (TakesNumpysGenerator, "same_seed_same_bits", "Two runs with the same seed differ"),
     "ignores-the-adaptor": (
         IgnoresTheAdaptor,
         "adaptor_has_something_to_correct",
@@ -277,17 +277,21 @@ BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
     "remembers-one-row": (
         RemembersOneRow,
         "loss_is_pure",
-        "`remember` gave 1 rows of 'mean' for 5 samples",
+        "`remember` returned 1 rows of 'mean' for 5 samples",
     ),
     "remembers-too-many-rows": (
         RemembersTooMany,
         "loss_is_pure",
-        "`remember` gave 10 rows of 'twice' for 5 samples",
+        "`remember` returned 10 rows of 'twice' for 5 samples",
     ),
-    "new-column-later": (RemembersNowAndThen, "loss_is_pure", "`remember` must always give the same columns"),
-    "column-gone-later": (ForgetsToRemember, "loss_is_pure", "`remember` must always give the same columns"),
-    "scores-too-few": (ScoresTooFew, "prediction_changes_nothing", "`classify` must give (samples, outputs)"),
-    "learns-from-questions": (LearnsFromQuestions, "prediction_changes_nothing", "Asking for predictions changed"),
+    "new-column-later": (RemembersNowAndThen, "loss_is_pure", "`remember` must always return the same columns"),
+    "column-gone-later": (ForgetsToRemember, "loss_is_pure", "`remember` must always return the same columns"),
+    "scores-too-few": (
+        ScoresTooFew,
+        "prediction_changes_nothing",
+        "`classify` must return the shape (samples, outputs)",
+    ),
+    "learns-from-questions": (LearnsFromPredictions, "prediction_changes_nothing", "Predicting changed"),
     "loses-a-setting": (
         LosesASetting,
         "settings_are_kept",
@@ -296,13 +300,13 @@ BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
     "gives-a-number": (GivesANumber, "loss_is_pure", "must return a scalar tensor"),
     "gives-a-vector": (GivesAVector, "loss_is_pure", "must return a scalar tensor"),
     "one-task-only": (CannotEndATaskTwice, "boundaries_are_welcome", "it raised RuntimeError: one task only"),
-    "not-a-number": (BecomesNotANumber, "loss_is_pure", "The loss is no longer a finite number"),
+    "not-a-number": (BecomesNotANumber, "loss_is_pure", "The loss is NaN or infinite"),
     "assertion": (AssertsTooMuch, "odd_batches_are_learned", "it raised AssertionError: a batch of one"),
 }
 
 
 def report_on(make: MakeMethod, *names: str) -> dict[str, str]:
-    """The sentence of each check that failed, of the named ones (all twelve take a second) or of all."""
+    """Return the sentence of each check that failed, of the named ones (all of them take a second) or of all."""
     chosen = [check for check in CHECKS if not names or check.__name__ in names]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contract, "CHECKS", chosen)
@@ -313,17 +317,17 @@ def report_on(make: MakeMethod, *names: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("make", "check", "sentence"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_method_is_told_its_fault(make: MakeMethod, check: str, sentence: str) -> None:
+def test_a_broken_contract_is_reported(make: MakeMethod, check: str, sentence: str) -> None:
     assert sentence in report_on(make, check)[check]
 
 
-def test_a_method_without_its_logit_columns_is_told_so() -> None:
+def test_missing_logit_columns_are_reported() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of shapes that differ before it refuses them
+        warnings.simplefilter("ignore")  # torch warns about different shapes before it rejects them
         assert "logit_columns" in report_on(ForgetsItsLogitColumns, "head_can_grow")["head_can_grow"]
 
 
-def test_a_fault_is_reported_by_the_checks_it_concerns_and_no_other() -> None:
+def test_an_error_is_reported_only_by_the_checks_it_concerns() -> None:
     assert set(report_on(LosesASetting)) == {"settings_are_kept"}
-    assert set(report_on(LearnsFromQuestions)) == {"prediction_changes_nothing"}
+    assert set(report_on(LearnsFromPredictions)) == {"prediction_changes_nothing"}
     assert set(report_on(KeepsItsStateToItself)) == {"resume_is_exact"}

@@ -1,4 +1,4 @@
-"""Exported files: they answer as the learner does, without it, and say what their labels are."""
+"""Exported files: they predict like the learner, without it, and list their labels."""
 
 import json
 import os
@@ -35,7 +35,7 @@ METHODS: dict[str, Callable[[], ek.Method]] = {
 
 
 class Own(nn.Module):
-    """Somebody's model: it writes into its input, keeps a table from its first call, drops out, counts by len."""
+    """A user's model: it writes into its input, caches a table at its first call, has dropout, uses len."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,14 +54,14 @@ class Own(nn.Module):
 
 
 class Branching(nn.Module):
-    """What is done depends on the values, so that no one graph tells it."""
+    """A model whose control flow depends on the values, so that no single graph can express it."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x if x.sum() > 0 else -x
 
 
 def vectors(batches: int = 8) -> list[tuple[Tensor, list[str]]]:
-    """Two tasks of two classes, by name."""
+    """Return two tasks of two named classes."""
     generator = torch.Generator().manual_seed(0)
     tasks = (["a cat"] * 3 + ["dögs"] * 3, ["3"] * 3 + ["bird"] * 3)
     return [(torch.randn(6, 4, generator=generator), tasks[2 * place // batches]) for place in range(batches)]
@@ -79,18 +79,18 @@ def learned(net: ek.Net, method: ek.Method, stream: Sequence[tuple[Tensor, Any]]
 
 
 def on_vectors(method: ek.Method, net: ek.Net | None = None) -> ek.Learner:
-    """The head of five outputs has one to spare."""
+    """Return a learner whose head of five outputs has one to spare."""
     net = net or ek.mlp(features=4, classes=5, hidden=(8,))
     return learned(net, method, vectors(), normalize=([0.1, 0.2, 0.3, 0.4], [1.0, 2.0, 3.0, 4.0]))
 
 
 def on_images(method: ek.Method, net: ek.Net) -> ek.Learner:
-    """The head grows class by class."""
+    """Return a learner whose head grows class by class."""
     return learned(net, method, images(), normalize=([0.5], [0.25]))
 
 
 def opened(path: Path) -> Callable[[Tensor], tuple[NDArray[Any], NDArray[Any]]]:
-    """What the file answers: probabilities and indices."""
+    """Return a function that runs the file: probabilities and indices."""
     if path.suffix == ".onnx":
         session = onnxruntime.InferenceSession(path)
         return lambda x: tuple(session.run(["probabilities", "index"], {"x": x.numpy()}))
@@ -124,7 +124,7 @@ def inputs(learner: ek.Learner) -> Tensor:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_answers_alike(name: str, tmp_path: Path) -> None:
+def test_every_exported_method_predicts_the_same(name: str, tmp_path: Path) -> None:
     learner = on_vectors(METHODS[name]())
     path = tmp_path / "model.pt2"
     export.export(learner.snapshot(), path)
@@ -136,7 +136,7 @@ def test_every_method_answers_alike(name: str, tmp_path: Path) -> None:
 
 
 def forgetful(net: ek.Net) -> ek.Learner:
-    """Of one of its classes, memory holds nothing any more."""
+    """Return a learner whose memory no longer holds samples of one class."""
     learner = ek.Learner(net, ek.ICaRL(), memory=12)
     for x, y in vectors():
         learner.learn(x, y, key=y)
@@ -152,12 +152,12 @@ NETS: dict[str, tuple[str, Callable[[], ek.Learner]]] = {
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_every_net_answers_alike(name: str, tmp_path: Path) -> None:
+def test_every_exported_net_predicts_the_same(name: str, tmp_path: Path) -> None:
     suffix, make = NETS[name]
     learner = make()
     path = tmp_path / f"model{suffix}"
     export.export(learner.snapshot(), path)
-    assert [each.name for each in tmp_path.iterdir()] == [path.name], "one file, nothing beside it"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name], "one file and nothing else"
     assert_same(learner, path, inputs(learner))
     uint8 = learner.snapshot().inputs.dtype == torch.uint8
     assert export.described(path) == {
@@ -187,7 +187,7 @@ torch.save({"answers": [ask(x) for x in torch.load(given)], "note": extra["evenk
 """
 
 
-def test_another_process_needs_torch_alone_and_exporting_changes_nothing(tmp_path: Path) -> None:
+def test_another_process_needs_only_torch_and_exporting_changes_nothing(tmp_path: Path) -> None:
     net = ek.convnet(classes=1, width=16, channels=1)
     learner = on_images(ek.CLSER(predictor="stable"), net)
     asked = learner.snapshot()
@@ -260,13 +260,13 @@ def test_a_full_disk_leaves_the_older_file(older: Path, monkeypatch: pytest.Monk
 def test_a_network_that_diverged_is_not_exported(older: Path) -> None:
     asked = ready()
     asked.net.head.get_parameter("weight").fill_(torch.nan)
-    with pytest.raises(DivergenceError, match="not finite"):
+    with pytest.raises(DivergenceError, match="NaN or infinite"):
         export.export(asked, older)
     assert_older(older)
 
 
 @pytest.mark.parametrize("name", ["model.onx", "model.pt", "model", "model.ek"])
-def test_the_suffix_says_the_format(name: str, tmp_path: Path) -> None:
+def test_the_suffix_determines_the_format(name: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"must end in \.onnx or \.pt2") as caught:
         export.export(ready(), tmp_path / name)
     assert ("Did you mean '.onnx'" in str(caught.value)) == (name == "model.onx")
@@ -275,7 +275,7 @@ def test_the_suffix_says_the_format(name: str, tmp_path: Path) -> None:
         export.described(tmp_path / name)
 
 
-def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+def test_an_impossible_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "folder.pt2").mkdir()
     with pytest.raises(SettingsError, match="it is a folder"):
         export.export(ready(), tmp_path / "folder.pt2")
@@ -286,7 +286,7 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("classes", [None, ["a", "b"]])
 def test_nothing_learned_is_nothing_to_export(classes: list[str] | None, tmp_path: Path) -> None:
     learner = ek.Learner(ek.mlp(features=4, classes=2), ek.ER(), classes=classes)
-    with pytest.raises(SettingsError, match="Nothing was learned yet"):
+    with pytest.raises(SettingsError, match="Nothing has been learned yet"):
         export.export(learner.snapshot(), tmp_path / "model.pt2")
 
 
@@ -294,7 +294,7 @@ def test_nothing_learned_is_nothing_to_export(classes: list[str] | None, tmp_pat
 def test_without_onnx(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(
-        SettingsError, match=re.escape(f"{missing!r}, which is not there: pip install 'evenkeel[export]'")
+        SettingsError, match=re.escape(f"{missing!r}, which is not installed: pip install 'evenkeel[export]'")
     ):
         export.export(ready(), tmp_path / "model.onnx")
 
@@ -311,7 +311,7 @@ def test_labels_that_json_cannot_hold(label: Hashable, tmp_path: Path) -> None:
         export.export(ready(["a", label]), tmp_path / "model.pt2")
 
 
-def test_files_of_others_are_told_apart(tmp_path: Path) -> None:
+def test_other_files_are_recognised(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="There is no file"):
         export.described(tmp_path / "none.onnx")
     for suffix in export.FORMATS:

@@ -1,4 +1,4 @@
-"""Keys and samples as numbers."""
+"""Hashes of keys and samples."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from evenkeel.learning.hashing import hash_key, hash_keys
     ],
     ids=["integers", "strings", "bytes"],
 )
-def test_one_key_in_many_guises_has_one_hash(same: Sequence[object]) -> None:
+def test_one_key_in_many_types_has_one_hash(same: Sequence[object]) -> None:
     assert len({hash_key(key) for key in same}) == 1
 
 
@@ -33,14 +33,14 @@ def test_different_keys_have_different_hashes() -> None:
 
 
 @pytest.mark.parametrize("key", [None, 7.0, ("anna", 3), ["anna"], object(), torch.ones(2), np.ones(2)], ids=type)
-def test_what_might_not_be_found_again_is_no_key(key: object) -> None:
+def test_a_value_that_cannot_be_reproduced_is_no_key(key: object) -> None:
     """A float may be rounded, and an object is another one in another process."""
-    with pytest.raises(InputError, match="A key is a string, bytes or a whole number, but"):
+    with pytest.raises(InputError, match="A key must be a string, bytes or a whole number, but"):
         hash_key(key)
 
 
 def test_a_hash_does_not_depend_on_the_process() -> None:
-    """Python's own hash of a string does; a key must be found again after loading a checkpoint elsewhere."""
+    """Python's own hash of a string does; a key must still match after loading a checkpoint elsewhere."""
     assert hash_key("anna") == 6210743931197739096
 
 

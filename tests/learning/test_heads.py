@@ -1,4 +1,4 @@
-"""Heads of cosines."""
+"""Cosine heads."""
 
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_cosine_head_is_scale_times_cosine() -> None:
     assert gradient.ne(0).any(dim=1).tolist() == [False, False, True]
 
 
-def test_a_linear_head_made_cosine_keeps_its_rows() -> None:
+def test_a_linear_head_turned_into_a_cosine_head_keeps_its_rows() -> None:
     net = linear_net()
     weight = net.head.get_parameter("weight")
     net.make_cosine(scale=3.0)
@@ -55,7 +55,7 @@ def test_a_linear_head_made_cosine_keeps_its_rows() -> None:
     assert net.head is head
     grown = linear_net(3)
     grown.grow(5, seed=0)
-    with pytest.raises(ek.SettingsError, match=r"only an nn\.Linear can be made a cosine head"):
+    with pytest.raises(ek.SettingsError, match=r"only an nn\.Linear can be turned into a cosine head"):
         grown.make_cosine()
 
 

@@ -1,4 +1,4 @@
-"""Labels of any kind, and the outputs they stand at."""
+"""Labels of any kind, and their outputs."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -40,9 +40,9 @@ KINDS: dict[str, tuple[Any, list[Hashable]]] = {
 
 @pytest.mark.parametrize(("given_", "expected"), KINDS.values(), ids=KINDS)
 def test_labels_become_plain_objects(given_: Any, expected: list[Hashable]) -> None:
-    found = as_labels(given_)
-    assert found == expected
-    assert [type(label) for label in found] == [type(label) for label in expected]
+    labels = as_labels(given_)
+    assert labels == expected
+    assert [type(label) for label in labels] == [type(label) for label in expected]
 
 
 REFUSED: dict[str, tuple[object, str]] = {
@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize(("y", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_batch_of_labels_is_refused(y: object, sentence: str) -> None:
+def test_anything_but_a_batch_of_labels_is_refused(y: object, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         as_labels(y)
 
@@ -96,7 +96,7 @@ def test_labels_take_outputs_in_order_of_arrival(batches: list[list[Hashable]]) 
     for batch in batches:
         known = list(labels.names)
         new = labels.unknown(batch)
-        assert labels.names == known  # asking changes nothing
+        assert labels.names == known  # the query changes nothing
         assert new == [label for label in dict.fromkeys(batch) if label not in known]
         labels.add(new)
         assert labels.names == known + new
@@ -119,7 +119,7 @@ NAMED: dict[str, tuple[list[Hashable], type[np.generic]]] = {
 
 
 @pytest.mark.parametrize(("names", "kind"), NAMED.values(), ids=NAMED)
-def test_predictions_are_arrays_of_integers_or_strings_where_all_labels_are(
+def test_predictions_are_arrays_of_integers_or_strings_if_all_labels_are(
     names: list[Hashable], kind: type[np.generic]
 ) -> None:
     named = LabelMap(names).named(torch.tensor([1, 0, 1]))
@@ -128,7 +128,7 @@ def test_predictions_are_arrays_of_integers_or_strings_where_all_labels_are(
     assert named.tolist() == [names[1], names[0], names[1]]
 
 
-# Numpy's own choice would be floats for these integers, and it cuts NUL off the end of a text.
+# NumPy would turn these integers into floats, and it strips trailing NULs from text.
 @pytest.mark.parametrize("names", [[-1, 2**63 + 1], ["a\0", "b"]], ids=["integers-of-two-kinds", "trailing-nul"])
 def test_predictions_are_the_labels_themselves(names: list[Hashable]) -> None:
     assert LabelMap(names).named(torch.tensor([0, 1])).tolist() == names
@@ -146,7 +146,7 @@ def test_predictions_are_the_labels_themselves(names: list[Hashable]) -> None:
     ],
     ids=["misspelt", "another-type", "nothing-near"],
 )
-def test_fixed_classes_take_no_other(wrong: Hashable, sentence: str) -> None:
+def test_fixed_classes_accept_no_others(wrong: Hashable, sentence: str) -> None:
     labels = LabelMap(["cat", "dog", "horse"])
     assert labels.outputs(["horse", "cat"]).tolist() == [2, 0]
     with pytest.raises(InputError, match=sentence):
@@ -160,12 +160,12 @@ def test_a_long_list_of_classes_is_shortened() -> None:
 
 
 @pytest.mark.parametrize("names", [["cat", "dog", "cat"], [1, True], [1, np.int64(1)]], ids=repr)
-def test_fixed_classes_are_named_once(names: list[Hashable]) -> None:
-    with pytest.raises(SettingsError, match="names a label twice"):
+def test_fixed_classes_are_listed_once(names: list[Hashable]) -> None:
+    with pytest.raises(SettingsError, match="lists a label twice"):
         LabelMap(names)
 
 
-def test_a_bare_string_as_classes_is_refused_by_the_name_of_the_setting() -> None:
+def test_a_bare_string_as_classes_is_refused_with_the_name_of_the_setting() -> None:
     with pytest.raises(SettingsError, match="classes"):
         LabelMap("cat")
 
@@ -205,7 +205,7 @@ OPAQUE: dict[str, list[Hashable]] = {
 
 
 @pytest.mark.parametrize("names", OPAQUE.values(), ids=OPAQUE)
-def test_labels_that_json_cannot_hold_are_asked_for(names: list[Hashable]) -> None:
+def test_labels_that_json_cannot_hold_must_be_passed(names: list[Hashable]) -> None:
     labels = LabelMap(names)
     with pytest.raises(CheckpointError, match=rf"cannot hold \(.*Pass labels=\[\.\.\.\], all {len(names)} of them"):
         round_trip(labels)
@@ -214,11 +214,11 @@ def test_labels_that_json_cannot_hold_are_asked_for(names: list[Hashable]) -> No
     assert again.fixed
 
 
-def test_labels_given_must_be_as_many_as_there_were() -> None:
-    with pytest.raises(CheckpointError, match="labels has 1 entries, but the checkpoint 2 labels"):
+def test_labels_passed_must_be_as_many_as_before() -> None:
+    with pytest.raises(CheckpointError, match="labels has 1 entries, but the checkpoint has 2 labels"):
         round_trip(LabelMap([b"cat", b"dog"]), given_=[b"cat"])
 
 
-def test_labels_given_must_differ() -> None:
+def test_labels_passed_must_differ() -> None:
     with pytest.raises(CheckpointError):
         round_trip(LabelMap([b"cat", b"dog"]), given_=[b"cat", b"cat"])

@@ -1,4 +1,4 @@
-"""The memory: which samples stay, how they are drawn, and what a state holds."""
+"""The memory: which samples stay, how they are drawn, and what its state contains."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ CUTS: dict[str, Sequence[int]] = {
 
 
 def off_by_one(generator: torch.Generator) -> list[int]:
-    """The classic fault: the slot is drawn from the n samples before, not from n + 1 with the new one."""
+    """The classic bug: the slot is drawn from the n samples before, not from n + 1 with the new one."""
     kept: list[int] = []
     for position in range(STREAM):
         if len(kept) < CAPACITY:
@@ -77,7 +77,7 @@ def test_the_chi_square_catches_the_off_by_one_reservoir() -> None:
 
 @pytest.mark.parametrize("cuts", [[1] * 6, [3, 3], [4, 1, 1], [6]], ids=str)
 def test_every_pair_is_kept_equally_often(cuts: Sequence[int]) -> None:
-    """Inclusion alone would not see a sampler that keeps neighbours together."""
+    """Inclusion alone would not detect a sampler that keeps neighbours together."""
 
     def sampler(generator: torch.Generator) -> list[int]:
         memory = Memory(2)
@@ -102,7 +102,7 @@ def test_the_chi_square_over_pairs_catches_neighbours_kept_together() -> None:
 @pytest.mark.parametrize("policy", ["reservoir", "balanced"])
 @given(cuts=st.lists(st.integers(1, 9), min_size=1, max_size=8), capacity=st.integers(1, 12), seed=st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
-def test_one_insert_is_as_good_as_many(policy: str, cuts: list[int], capacity: int, seed: int) -> None:
+def test_one_insert_equals_many(policy: str, cuts: list[int], capacity: int, seed: int) -> None:
     total = sum(cuts)
     y = torch.randint(3, (total,), generator=seeded(seed))
     whole, parts = Memory(capacity, policy=policy), Memory(capacity, policy=policy)
@@ -116,7 +116,7 @@ def test_one_insert_is_as_good_as_many(policy: str, cuts: list[int], capacity: i
     assert len(whole) == min(capacity, total)
 
 
-# ---- stopping and going on ----
+# ---- saving and resuming ----
 
 
 @pytest.mark.parametrize("stop", [CAPACITY - 1, CAPACITY, CAPACITY + 1])
@@ -138,7 +138,7 @@ def test_the_sample_stays_fair_when_saved_and_loaded_in_the_middle(stop: int) ->
 
 
 @pytest.mark.parametrize("policy", ["reservoir", "balanced"])
-def test_a_loaded_memory_goes_on_to_the_bit(policy: str) -> None:
+def test_a_loaded_memory_resumes_bit_for_bit(policy: str) -> None:
     y = torch.randint(3, (40,), generator=seeded(1))
     straight, generator = Memory(9, policy=policy), seeded()
     stopped = Memory(9, policy=policy)
@@ -179,7 +179,7 @@ def test_an_empty_memory_can_be_saved_and_loaded() -> None:
 
 
 def naive_with_removal(generator: torch.Generator) -> list[int]:
-    """A textbook reservoir that fills the free slots with whatever comes next."""
+    """A textbook reservoir that fills free slots with the next samples."""
     kept: list[int] = []
     for position in range(BEFORE + AFTER):
         if position == BEFORE:
@@ -193,13 +193,13 @@ def naive_with_removal(generator: torch.Generator) -> list[int]:
     return kept
 
 
-def test_the_chi_square_catches_free_slots_filled_with_whatever_comes_next() -> None:
+def test_the_chi_square_catches_free_slots_filled_with_the_next_samples() -> None:
     assert inclusion_p_value(kept_in(600, naive_with_removal), SURVIVORS) < UNFAIR
 
 
 @pytest.mark.parametrize(("capacity", "before"), [(1, 20), (4, 16), (20, 60)], ids="{}".format)
 def test_room_is_filled_at_the_rate_at_which_earlier_samples_were_kept(capacity: int, before: int) -> None:
-    """Directly after a removal there is room for the next sample; it must have no better chance than those before."""
+    """Right after a removal there is room for the next sample; it must be no more likely to stay than earlier ones."""
     runs, entered = 1000, 0
     generator = seeded(6)
     for _ in range(runs):
@@ -302,7 +302,7 @@ def test_balanced_is_uniform_within_a_class(size: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_balanced_equals_brute_force(labels: list[int], cut: int, capacity: int, seed: int) -> None:
-    """With every row kept: the best of each class first, then the second best, ...; the first `capacity` stay."""
+    """Brute force: the best row of each class first, then the second best, ...; the first `capacity` stay."""
     memory, generator = Memory(capacity, policy="balanced"), seeded(seed)
     y = torch.tensor(labels)
     for start, part in zip(range(0, len(y), cut), y.split(cut), strict=True):
@@ -330,17 +330,17 @@ def test_draws_are_uniform_and_without_replacement(population: int, count: int) 
     assert all(len(set(one)) == count for one in drawn)
     if count < population:
         assert inclusion_p_value(drawn, range(population)) > FAIR
-    for place in range(count):  # their order is random too: what comes first is no special part of them
+    for place in range(count):  # their order is random too: the first ones are not special
         counts = Counter(one[place] for one in drawn)
         assert stats.chisquare([counts[number] for number in range(population)]).pvalue > FAIR
 
 
 @pytest.mark.parametrize(("population", "count"), [(0, 4), (1, 4), (3, 4), (4, 4)], ids=str)
-def test_a_draw_of_more_than_there_is_gives_all(population: int, count: int) -> None:
+def test_a_draw_of_more_samples_than_stored_returns_all(population: int, count: int) -> None:
     assert sorted(sample_without_replacement(population, count, seeded()).tolist()) == list(range(population))
 
 
-def test_a_memory_draw_gives_what_was_stored_and_nothing_of_its_own_bookkeeping() -> None:
+def test_a_memory_draw_returns_the_stored_columns_without_bookkeeping() -> None:
     memory = Memory(100)
     x = torch.rand(60, 2, generator=seeded(1))
     logits = torch.rand(60, 3, generator=seeded(2))

@@ -1,4 +1,4 @@
-"""A memory of so many bytes, and columns of logits that grow."""
+"""Memories with a budget in bytes, and columns of logits that grow."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ def test_amounts_of_bytes(text: str, amount: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "8", "MB", "-8MB", "8 M B", "8XB", "8,5MB", "eight MB", "1e3MB", "8MB!"])
-def test_what_is_no_amount_of_bytes_is_refused(text: str) -> None:
+def test_anything_but_an_amount_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="amount of bytes such as '8MB'") as caught:
         Memory(text)
     assert repr(text) in str(caught.value)
@@ -80,7 +80,7 @@ def test_a_memory_in_bytes_is_as_large_as_the_bytes_allow() -> None:
     assert len(memory) == memory.slots == 1_000_000 // (memory.nbytes // memory.slots)
 
 
-def test_bytes_too_few_for_one_sample_are_refused_with_what_one_takes() -> None:
+def test_too_few_bytes_for_one_sample_are_refused_with_the_size_of_one() -> None:
     with pytest.raises(InputError, match=r"'2KB' cannot hold one sample, which takes 3,\d\d\d bytes"):
         Memory("2KB").require_room(images(2))
     Memory("4KB").require_room(images(2))
@@ -91,7 +91,7 @@ def test_bytes_too_few_for_one_sample_are_refused_with_what_one_takes() -> None:
 
 
 def with_logits(memory: Memory, count: int, width: int = 3) -> Tensor:
-    """Inserts `count` samples whose y is their position; returns all their logits."""
+    """Insert `count` samples whose y is their position; return all their logits."""
     logits = torch.randn(count, width, generator=seeded(9))
     memory.insert({"x": torch.zeros(count, 5), "y": torch.arange(count), "logits": logits}, seeded())
     return logits
@@ -111,13 +111,13 @@ def test_wider_logits_keep_every_bit_and_take_their_lowest_for_new_outputs(fille
     assert torch.equal(wider[:, 3:], own.min(dim=1, keepdim=True).values.expand(-1, width - 3))
     for name in before.keys() - {"logits"}:
         assert torch.equal(memory.column(name), before[name])
-    # Samples of the new width can come in.
+    # Samples of the new width can be inserted.
     fresh = {"x": torch.ones(9, 5), "y": torch.arange(9), "logits": torch.ones(9, width)}
     memory.insert(fresh, seeded(4))
     assert memory.column("logits").shape == (8, width)
 
 
-def test_widening_what_is_not_stored_does_nothing() -> None:
+def test_widening_a_missing_column_does_nothing() -> None:
     memory = Memory(8)
     memory.widen("logits", 5)
     memory.insert(rows(0, 3), seeded())
@@ -141,7 +141,7 @@ def test_a_memory_in_bytes_shrinks_to_its_budget_when_logits_grow(policy: str, f
 
 
 def test_a_shrunken_memory_stays_fair() -> None:
-    """Samples that had to go when the logits grew must not be replaced by whatever comes next."""
+    """Samples that had to go when the logits grew must not simply be replaced by the next ones."""
 
     def sampler(generator: torch.Generator) -> list[int]:
         memory = Memory("500B")  # 13 samples of 36 bytes with one logit, 6 of 76 bytes with eleven
@@ -157,7 +157,7 @@ def test_a_shrunken_memory_stays_fair() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_samples_that_went_when_logits_grew_stay_gone_before_lower_ones_come_in(seed: int) -> None:
+def test_samples_below_those_dropped_when_logits_grew_are_not_stored(seed: int) -> None:
     memory, generator = Memory("400B"), seeded(seed)
     keys = hash_keys(["gone", "stays"] * 5, 10)
     memory.insert(rows(0, 10) | {"key": keys, "logits": torch.zeros(10, 1)}, generator)  # all of them fit
@@ -176,7 +176,7 @@ FILL = """
     import torch
     from evenkeel.learning.memory import Memory
 
-    def peak() -> int:  # in bytes, of this program alone; ru_maxrss begins with its parent's
+    def peak() -> int:  # in bytes, of this program only; ru_maxrss starts with its parent's
         for line in open("/proc/self/status"):
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -188,7 +188,7 @@ FILL = """
             memory.insert({"x": x, "y": torch.full((256,), start % 10)}, generator)
 
     torch.set_num_threads(1)
-    fill(Memory(300), 3)  # whatever torch loads at its first use is not the memory's
+    fill(Memory(300), 3)  # what torch loads at its first use does not belong to the memory
     before = peak()
     memory = Memory(40_000)
     fill(memory, 200)
@@ -198,11 +198,11 @@ FILL = """
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of resident memory from /proc")
 def test_filling_a_large_memory_needs_no_second_copy() -> None:
-    """tracemalloc does not see torch's allocations, so the resident memory of a program of its own is measured."""
+    """tracemalloc does not see torch's allocations, so the resident memory of a separate program is measured."""
     program = [sys.executable, "-c", textwrap.dedent(FILL)]
     result = subprocess.run(program, capture_output=True, text=True, check=True, timeout=120)
     grown, nbytes, filled = map(int, result.stdout.split())
     assert filled == 40_000
     assert nbytes >= 40_000 * 3072
-    assert grown >= 0.9 * nbytes  # else the measurement saw nothing
+    assert grown >= 0.9 * nbytes  # otherwise the measurement missed it
     assert grown <= 1.05 * nbytes + 10e6

@@ -1,4 +1,4 @@
-"""Samples that are removed from memory leave no trace, and the rest stays a fair sample."""
+"""Samples removed from memory leave no trace, and the rest stays a fair sample."""
 
 import pytest
 import torch
@@ -32,14 +32,14 @@ def with_removal(generator: torch.Generator) -> list[int]:
 
 
 def test_survivors_and_later_samples_are_kept_equally_often_after_a_removal() -> None:
-    """The stream goes on long enough for the memory to be full again: then it holds the highest priorities of all."""
+    """The stream continues until the memory is full again: then it holds the highest priorities of all."""
     kept = kept_in(600, with_removal)
     assert sum(len(run) == CAPACITY for run in kept) >= 0.99 * len(kept)
     assert inclusion_p_value(kept, SURVIVORS) > FAIR
 
 
 @pytest.mark.parametrize("policy", ["reservoir", "balanced"])
-def test_removing_nobody_changes_nothing(policy: str) -> None:
+def test_removing_an_unknown_key_changes_nothing(policy: str) -> None:
     y = torch.arange(24) % 3
     for seed in range(60):
         asked, left = Memory(5, policy=policy), Memory(5, policy=policy)
@@ -57,7 +57,7 @@ def test_removing_nobody_changes_nothing(policy: str) -> None:
 def test_memory_always_holds_the_highest_priorities_of_what_was_not_removed(
     data: st.DataObject, seed: int, capacity: int | str
 ) -> None:
-    """This is what makes the sample fair: no sample stays while one of a higher priority was turned away."""
+    """This makes the sample fair: no sample stays if one of a higher priority was rejected."""
     memory, generator, shadow = Memory(capacity), seeded(seed), seeded(seed)
     priority: dict[int, float] = {}
     key_of: dict[int, int] = {}
@@ -100,11 +100,11 @@ def test_removed_samples_leave_no_bytes_behind(keys: str) -> None:
     assert memory.remove("a") == 3
     assert memory.remove("a") == 0
     assert memory.column("x").tolist() == [[7] * 3] * 3
-    storage = memory.column("x").untyped_storage()  # all that was ever allocated, not only what is shown
+    storage = memory.column("x").untyped_storage()  # everything allocated, not only the filled rows
     assert 171 not in bytes(storage.tolist())
 
 
-def test_removing_from_an_empty_memory_finds_nothing() -> None:
+def test_removing_from_an_empty_memory_removes_nothing() -> None:
     assert Memory(3).remove("anyone") == 0
 
 

@@ -1,4 +1,4 @@
-"""Networks: built alike from a seed, cut without a trace, grown without moving a bit."""
+"""Networks: built from a seed, split at the head, and grown without changing a bit."""
 
 import copy
 import math
@@ -114,11 +114,11 @@ def test_convolutions_and_norms_have_the_default_weights(make: Callable[[], Net]
             assert bool((layer.bias == 0).all())
 
 
-# ---- cutting a model at its head ----
+# ---- splitting a model at its head ----
 
 
 class Functional(nn.Module):
-    """As torchvision writes its models: layers as attributes, the rest in `forward`."""
+    """A model in torchvision's style: layers as attributes, the rest in `forward`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class Deep(nn.Module):
 
 
 class Tokens(nn.Module):
-    """As a vision transformer: the model itself, and not only its layers, has parameters and buffers."""
+    """A model like a vision transformer: it has parameters and buffers of its own, not only in its layers."""
 
     scale: Tensor
 
@@ -172,7 +172,7 @@ class Tokens(nn.Module):
 
 
 class Output(dict[str, Tensor]):
-    """As Hugging Face's ModelOutput: a mapping whose entries are attributes too."""
+    """A mapping whose entries are also attributes, like Hugging Face's ModelOutput."""
 
     def __getattr__(self, name: str) -> Tensor:
         return self[name]
@@ -216,14 +216,14 @@ def inputs(samples: int = 5) -> Tensor:
 
 @pytest.mark.parametrize(("make", "head"), MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_a_cut_model_answers_to_the_bit(make: Callable[[], nn.Module], head: str, training: bool) -> None:
+def test_a_split_model_gives_the_same_bits(make: Callable[[], nn.Module], head: str, training: bool) -> None:
     model = make().train(training)
     net = Net.split(copy.deepcopy(model), head=head)
     assert torch.equal(answer(net, inputs()), answer(model, inputs()))
 
 
 @pytest.mark.parametrize(("make", "head"), MODELS.values(), ids=MODELS)
-def test_a_cut_leaves_the_model_as_it_was(make: Callable[[], nn.Module], head: str) -> None:
+def test_splitting_leaves_the_model_unchanged(make: Callable[[], nn.Module], head: str) -> None:
     model = make()
     modules, state = list(model.named_modules()), bits(model)
     expected = answer(copy.deepcopy(model), inputs())
@@ -238,7 +238,7 @@ def test_a_cut_leaves_the_model_as_it_was(make: Callable[[], nn.Module], head: s
 
 
 @pytest.mark.parametrize(("make", "head"), MODELS.values(), ids=MODELS)
-def test_the_model_sees_what_its_net_learns_up_to_the_first_new_output(
+def test_the_model_follows_what_its_net_learns_until_the_first_new_output(
     make: Callable[[], nn.Module], head: str
 ) -> None:
     model = make()
@@ -256,7 +256,7 @@ def test_the_model_sees_what_its_net_learns_up_to_the_first_new_output(
 
 
 @pytest.mark.parametrize(("make", "head"), MODELS.values(), ids=MODELS)
-def test_a_copy_of_a_cut_net_is_whole(make: Callable[[], nn.Module], head: str) -> None:
+def test_a_copy_of_a_split_net_is_complete(make: Callable[[], nn.Module], head: str) -> None:
     """CLS-ER and SS-IL copy the net."""
     net = Net.split(make(), head=head).eval()
     twin = copy.deepcopy(net)
@@ -269,8 +269,8 @@ def test_a_copy_of_a_cut_net_is_whole(make: Callable[[], nn.Module], head: str) 
 
 
 @pytest.mark.parametrize(("make", "head"), MODELS.values(), ids=MODELS)
-def test_a_cut_net_can_be_pickled(make: Callable[[], nn.Module], head: str) -> None:
-    """As torch.save of a whole module and the workers of a DataLoader do."""
+def test_a_split_net_can_be_pickled(make: Callable[[], nn.Module], head: str) -> None:
+    """torch.save of a whole module and the workers of a DataLoader pickle it."""
     net = Net.split(make(), head=head).eval()
     before = answer(net, inputs())
     assert torch.equal(answer(pickle.loads(pickle.dumps(net)), inputs()), before)
@@ -288,14 +288,14 @@ class Afterthought(Functional):
 AFTERTHOUGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "log-softmax": lambda logits: F.log_softmax(logits, dim=1),
     "temperature": lambda logits: logits / 2,
-    "copy": lambda logits: logits.clone(),  # harmless, but nothing can tell
+    "copy": lambda logits: logits.clone(),  # harmless, but cannot be told apart
     "slice": lambda logits: logits[:, :2],
     "in-place": lambda logits: logits.mul_(2),
 }
 
 
 @pytest.mark.parametrize("then", AFTERTHOUGHTS.values(), ids=AFTERTHOUGHTS)
-def test_a_model_that_does_something_after_its_head_cannot_be_cut(then: Callable[[Tensor], Tensor]) -> None:
+def test_a_model_that_does_something_after_its_head_cannot_be_split(then: Callable[[Tensor], Tensor]) -> None:
     net = Net.split(Afterthought(then))
     with pytest.raises(SettingsError, match=r"does something after its head .* Net\(backbone, head\)"):
         net(inputs())
@@ -312,13 +312,13 @@ def test_a_model_that_does_something_after_its_head_cannot_be_cut(then: Callable
     ],
     ids=["misspelt", "default", "container", "dropout", "empty"],
 )
-def test_a_wrong_name_of_the_head_is_answered_with_the_right_ones(head: str, sentence: str) -> None:
+def test_a_wrong_name_of_the_head_is_reported_with_the_right_ones(head: str, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
         Net.split(Nested(), head=head)
 
 
-def test_a_model_without_a_linear_layer_cannot_be_cut() -> None:
-    with pytest.raises(SettingsError, match="Its last linear layers: none at all"):
+def test_a_model_without_a_linear_layer_cannot_be_split() -> None:
+    with pytest.raises(SettingsError, match=r"Its last linear layers: none\."):
         Net.split(nn.Sequential(nn.Conv2d(1, 1, 1)))
 
 
@@ -326,7 +326,7 @@ def test_a_model_without_a_linear_layer_cannot_be_cut() -> None:
 
 
 class Cosine(nn.Module):
-    """A head of a user's own."""
+    """A user's own head."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -342,21 +342,21 @@ class Unmeasured(nn.Module):
 
 
 @pytest.mark.parametrize("head", [nn.ReLU(), nn.Sequential(nn.Linear(4, 2))], ids=["relu", "sequential"])
-def test_a_head_must_tell_its_outputs(head: nn.Module) -> None:
+def test_a_head_must_have_out_features(head: nn.Module) -> None:
     with pytest.raises(SettingsError, match=f"The head is a {type(head).__name__}; it must be an nn.Linear, or"):
         Net(nn.Flatten(), head)
 
 
-def test_a_head_must_tell_its_inputs() -> None:
+def test_a_head_must_have_in_features() -> None:
     with pytest.raises(SettingsError, match="in_features"):
         Net(nn.Flatten(), Unmeasured())
 
 
 @pytest.mark.parametrize("head", [nn.Linear(7, 2), Cosine(7, 2)], ids=["linear", "own"])
-def test_features_must_fit_the_head(head: nn.Module) -> None:
+def test_features_must_match_the_head(head: nn.Module) -> None:
     net = Net(nn.Flatten(), head)
     assert net(torch.ones(2, 7)).shape == (2, 2)
-    with pytest.raises(SettingsError, match="gives 36 features for each sample, but the head takes 7"):
+    with pytest.raises(SettingsError, match="returns 36 features for each sample, but the head takes 7"):
         net(inputs())
 
 
@@ -370,7 +370,7 @@ class Several(nn.Module):
     [(Several(), "not a tuple"), (nn.Flatten(0), "for each of 5 samples, not 180 rows")],
     ids=["tuple", "rows"],
 )
-def test_a_backbone_must_give_a_row_for_each_sample(backbone: nn.Module, sentence: str) -> None:
+def test_a_backbone_must_return_a_row_for_each_sample(backbone: nn.Module, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
         Net(backbone, nn.Linear(36, 2))(inputs())
 
@@ -467,9 +467,9 @@ def test_growth_comes_from_its_seed_alone() -> None:
     assert not equal(bits(nets[0]), bits(nets[2]))
 
 
-def test_spare_rows_are_not_shown_and_cost_no_new_part() -> None:
+def test_spare_rows_are_hidden_and_need_no_new_part() -> None:
     net = mlp(features=6, classes=4, hidden=())
-    assert len(net.grow(5, seed=0)) == 2  # a weight and a bias, for four outputs of which one is shown
+    assert len(net.grow(5, seed=0)) == 2  # a weight and a bias, for four outputs of which one is visible
     assert net(torch.ones(1, 6)).shape == (1, 5)
     shown = net(torch.ones(1, 6))
     assert [net.grow(outputs, seed=outputs) for outputs in (6, 7, 8)] == [[], [], []]
@@ -483,11 +483,11 @@ def test_a_head_cannot_grow_smaller() -> None:
         net.grow(2, seed=0)
 
 
-# ---- modes and buffers for a while ----
+# ---- temporary modes and buffers ----
 
 
 def with_norms() -> Net:
-    """A net in training whose second batch norm is frozen, with running statistics that are not at their start."""
+    """Return a net in training mode whose second batch norm is frozen, with running statistics that have moved."""
     torch.manual_seed(0)
     body = nn.Sequential(
         nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh()
@@ -516,7 +516,7 @@ CONTEXTS: dict[str, ContextMaker] = {
 
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
-def test_modes_and_buffers_are_put_back(context: ContextMaker, fails: bool) -> None:
+def test_modes_and_buffers_are_restored(context: ContextMaker, fails: bool) -> None:
     net = with_norms()
     before, training = buffers(net), modes(net)
     try:
@@ -528,7 +528,9 @@ def test_modes_and_buffers_are_put_back(context: ContextMaker, fails: bool) -> N
         assert fails
     after = buffers(net)
     assert modes(net) == training
-    assert [place for place, _ in after] == [place for place, _ in before]  # the very tensors, for an optimizer's sake
+    assert [place for place, _ in after] == [
+        place for place, _ in before
+    ]  # the same tensor objects, because an optimizer may hold them
     assert all(torch.equal(old, new) for (_, old), (_, new) in zip(before, after, strict=True))
 
 
@@ -547,7 +549,7 @@ def test_contexts_set_the_modes_they_promise() -> None:
         assert moved == [True, True, True, False, False, False]  # of the norm in training, not of the frozen one
 
 
-def test_contexts_take_modules_with_empty_buffers() -> None:
+def test_contexts_accept_modules_with_empty_buffers() -> None:
     """Batch norm without running statistics has buffers that are None."""
     norm = nn.BatchNorm1d(3, track_running_stats=False)
     for context in CONTEXTS.values():
@@ -557,9 +559,9 @@ def test_contexts_take_modules_with_empty_buffers() -> None:
     assert norm.training
 
 
-def test_a_group_of_one_has_its_own_gradient_though_statistics_move_afterwards() -> None:
-    """The forward of one sample goes by running statistics. A later forward writes over those, and a backward that
-    then read them would be wrong without a sound; so the forward of one must have read a copy."""
+def test_the_gradient_of_a_single_sample_is_right_though_statistics_change_later() -> None:
+    """The forward of one sample uses running statistics. A later forward overwrites them, and a backward that then
+    read them would be silently wrong; so the forward of one sample must use a copy."""
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh())
     net = Net(body, nn.Linear(4, 3)).double()
@@ -568,7 +570,7 @@ def test_a_group_of_one_has_its_own_gradient_though_statistics_move_afterwards()
     y = torch.randint(3, (8,))
 
     expected = [torch.zeros_like(weight) for weight in net.parameters()]
-    for x, training in ((one, False), (many, True)):  # each loss on a net of its own, with running statistics as now
+    for x, training in ((one, False), (many, True)):  # each loss on its own net, with the current running statistics
         twin = copy.deepcopy(net).train(training)
         gradients = torch.autograd.grad(F.cross_entropy(twin(x), y[: len(x)]), list(twin.parameters()))
         expected = [total + gradient for total, gradient in zip(expected, gradients, strict=True)]

@@ -1,4 +1,4 @@
-"""Stop and go on: bit-equal to never having stopped. Check 14 of the facts."""
+"""Saving and resuming is bit-identical to never having stopped."""
 
 import os
 import signal
@@ -154,7 +154,7 @@ def test_resume_with_a_network_of_ones_own(tmp_path: Path) -> None:
     stream = images()
     straight, stopped = own_learner(), own_learner()
     learn_all(straight, stream[:5])
-    torch.rand(7)  # whatever others do with the global generator in between
+    torch.rand(7)  # the global generator may be used by others in between
     records = learn_all(straight, stream[5:])
     learn_all(stopped, stream[:5])
     stopped.save(tmp_path / "learner")

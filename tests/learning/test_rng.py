@@ -1,4 +1,4 @@
-"""Named generators of one seed, and the global one left as it was."""
+"""Named generators of one seed, and the restored global generator."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from evenkeel.learning.rng import GENERATORS, Generators, derive, global_seed, m
 
 
 def test_a_seed_does_not_depend_on_the_process_or_version() -> None:
-    """Runs of a paper are repeated by seed, years later: these numbers must never change."""
+    """Published runs are repeated by seed, years later: these numbers must never change."""
     assert [derive(0, "net"), derive(0, "draw"), derive(1, "draw")] == [1945099854, 708319645, 2234318488]
 
 
@@ -22,14 +22,14 @@ def test_names_and_seeds_do_not_collide() -> None:
 
 @given(st.integers(), st.text("abc/0"))
 @settings(deadline=None)
-def test_any_seed_will_do(seed: int, name: str) -> None:
+def test_any_seed_is_accepted(seed: int, name: str) -> None:
     assert derive(seed, name) == derive(seed, name)
     assert 0 <= derive(seed, name) < 2**32
     drawn = torch.rand(3, generator=make_generator(seed, name))
     assert torch.equal(drawn, torch.rand(3, generator=make_generator(seed, name)))
 
 
-def test_drawing_from_one_stream_does_not_move_the_others() -> None:
+def test_drawing_from_one_generator_does_not_affect_the_others() -> None:
     quiet, busy = Generators(seed=4), Generators(seed=4)
     for used in GENERATORS:
         torch.rand(7, generator=busy[used])
@@ -37,12 +37,12 @@ def test_drawing_from_one_stream_does_not_move_the_others() -> None:
             assert torch.equal(quiet[name].get_state(), busy[name].get_state())
 
 
-def test_streams_of_one_seed_are_unlike_each_other() -> None:
+def test_generators_of_one_seed_differ() -> None:
     generators = Generators(seed=0)
     assert len({float(torch.rand((), generator=generators[name])) for name in GENERATORS}) == len(GENERATORS)
 
 
-def test_streams_go_on_from_a_state() -> None:
+def test_generators_resume_from_a_state() -> None:
     generators = Generators(seed=0)
     for name in GENERATORS:
         torch.rand(3, generator=generators[name])
@@ -63,7 +63,7 @@ def test_next_seed_covers_32_bits_and_moves_its_generator() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
-def test_the_global_generator_is_put_back(fails: bool) -> None:
+def test_the_global_generator_is_restored(fails: bool) -> None:
     torch.manual_seed(8)
     before = torch.get_rng_state()
     try:

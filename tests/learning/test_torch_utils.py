@@ -1,4 +1,4 @@
-"""One value that is not finite is found wherever it stands, in every kind of number that a network may have."""
+"""A single value that is not finite is detected at any position, in every dtype that a network may have."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_one_is_enough(kind: torch.dtype, bad: float) -> None:
+def test_one_value_that_is_not_finite_is_detected(kind: torch.dtype, bad: float) -> None:
     for size in (1, 2, 7, 33, 384, 5_000):  # with and without vector instructions
         for place in {0, size // 3, size - 1}:
             values = torch.randn(size).to(kind)
@@ -21,7 +21,7 @@ def test_one_is_enough(kind: torch.dtype, bad: float) -> None:
             assert not are_finite(values.requires_grad_())
 
 
-def test_what_else_a_network_holds_is_finite() -> None:
+def test_other_tensors_of_a_network_are_finite() -> None:
     assert are_finite(torch.empty(0, 4), torch.tensor(3), torch.tensor([True, False]), torch.ones(2, 3)[:, ::2])
     assert are_finite()
     assert not are_finite(torch.tensor(float("nan")))

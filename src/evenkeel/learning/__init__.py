@@ -1,1 +1,1 @@
-"""One learner: network, method, adaptor, memory, and the step that joins them. Needs torch and numpy only."""
+"""One learner: network, method, adaptor, memory, and the step that combines them. Needs only torch and numpy."""

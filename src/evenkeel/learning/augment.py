@@ -1,7 +1,7 @@
-"""Random views of image batches: each sample gets its own, from a generator that the caller owns.
+"""Random views of image batches: each sample gets its own, drawn from the caller's generator.
 
 An augmentation is called as `augment(x, generator)` with a whole batch (n, channels, height, width). Parameters are
-drawn on the CPU, for all samples at once; the pixels are then moved together, on the device they are on.
+drawn on the CPU, for all samples at once; the pixels are then moved together, on their own device.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ BINS = 31  # steps of RandAugment's magnitude
 
 
 class Augment(Protocol):
-    """Anything that gives a batch back with each sample changed at random, in the same shape and dtype."""
+    """Any function that returns the batch with each sample changed at random, in the same shape and dtype."""
 
     def __call__(self, x: Tensor, generator: torch.Generator, /) -> Tensor: ...
 
 
 class CropFlip:
-    """Zero-pad, crop back to the original size at a random place, mirror half of the samples.
+    """Zero-pads, crops back to the original size at a random position, and mirrors half of the samples.
 
     >>> x = torch.arange(2 * 1 * 3 * 3, dtype=torch.uint8).view(2, 1, 3, 3)
     >>> augment = CropFlip(padding=1)
@@ -50,10 +50,10 @@ class CropFlip:
 
 
 class RandAugment:
-    """Random crop, then `operations` draws from torchvision's fourteen RandAugment operations, each for each sample.
+    """A random crop, then `operations` draws per sample from torchvision's fourteen RandAugment operations.
 
     Magnitudes and results are those of torchvision on Pillow images, bit for bit. There is no flip: in the transform
-    this follows (CBA's repository), RandAugment stands in its place.
+    this follows (CBA's repository), RandAugment takes its place.
 
     >>> x = torch.full((2, 3, 8, 8), 7, dtype=torch.uint8)
     >>> augment = RandAugment()
@@ -88,8 +88,8 @@ class RandAugment:
         return call_text(self)
 
     def _operate(self, x: Tensor, drawn: Tensor, sign: Tensor) -> Tensor:
-        """Each sample changed by the operation drawn for it, a place in OPERATIONS; only some have use for `sign`."""
-        # Samples of one operation lie next to each other while it is applied: slices are cheaper than selections.
+        """Apply to each sample the operation drawn for it, an index into OPERATIONS; only some of them use `sign`."""
+        # Samples of one operation are sorted next to each other: slices are cheaper than selections.
         order = drawn.argsort()
         drawn, sign = drawn[order], sign[order]
         level = torch.tensor(self._levels(*x.shape[2:]), dtype=torch.float64)[drawn]
@@ -109,7 +109,7 @@ class RandAugment:
         return torch.cat(parts).index_select(0, order.argsort().to(x.device))
 
     def _levels(self, height: int, width: int) -> list[float]:
-        """What the magnitude means to each of OPERATIONS."""
+        """Return what the magnitude means for each of OPERATIONS."""
         shear, turn, change, solarize = (
             _between(low, high, self.magnitude) for low, high in ((0.0, 0.3), (0.0, 30.0), (0.0, 0.9), (255.0, 0.0))
         )
@@ -119,10 +119,11 @@ class RandAugment:
 
 
 class PerSample:
-    """Makes an augmentation of a foreign one-argument transform, such as one of torchvision's.
+    """An augmentation made from a one-argument transform of another library, such as torchvision's.
 
-    These draw one set of parameters a call, and from torch's global generator. So each image gets a call of its own,
-    which is the only way to different parameters per sample, under a seed from `generator`, which is given back after.
+    Such a transform draws one set of parameters per call, from torch's global generator. So each image gets a call of
+    its own, the only way to draw different parameters per sample. The global generator is seeded from `generator` for
+    these calls and restored afterwards.
 
     >>> augment = PerSample(lambda image: image + torch.rand(()))
     >>> x = torch.zeros(2, 1, 1, 1)
@@ -136,7 +137,7 @@ class PerSample:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         with rng.global_seed(rng.next_seed(generator), x.device):
-            images = [self._view(image) for image in x.clone()]  # the copy is for transforms that work in place
+            images = [self._view(image) for image in x.clone()]  # a copy, because transforms may work in place
         return torch.stack(images) if images else x.clone()
 
     def __repr__(self) -> str:
@@ -148,8 +149,8 @@ class PerSample:
             raise InputError(f"The transform of PerSample must return a tensor, but returned a {type(view).__name__}.")
         if view.shape != image.shape or view.dtype != image.dtype:
             raise InputError(
-                f"The transform of PerSample must keep shape and dtype, but made {tuple(view.shape)} {view.dtype} "
-                f"of {tuple(image.shape)} {image.dtype}."
+                f"The transform of PerSample must keep shape and dtype, but it turned "
+                f"{tuple(image.shape)} {image.dtype} into {tuple(view.shape)} {view.dtype}."
             )
         return view
 
@@ -165,7 +166,7 @@ def _whole(setting: str, value: int, *, at_least: int, at_most: int | None = Non
 
 @lru_cache
 def _between(low: float, high: float, magnitude: int) -> float:
-    return float(torch.linspace(low, high, BINS, dtype=torch.float32)[magnitude])  # torchvision's value to the last bit
+    return float(torch.linspace(low, high, BINS, dtype=torch.float32)[magnitude])  # torchvision's value, bit for bit
 
 
 def _check_images(name: str, x: Tensor) -> None:
@@ -174,7 +175,7 @@ def _check_images(name: str, x: Tensor) -> None:
 
 
 def _pick(x: Tensor, index: Tensor) -> Tensor:
-    """Images made of pixels of `x`. `index` (n, height, width) counts those row by row, alike for every channel."""
+    """Return images composed of pixels of `x`. `index` (n, height, width) counts them row by row, for all channels."""
     n, channels = x.shape[:2]
     places = index.to(x.device).flatten(1)[:, None].expand(-1, channels, -1)
     return x.flatten(2).gather(2, places).view(n, channels, *index.shape[1:])
@@ -191,9 +192,9 @@ def _crop(x: Tensor, padding: int, flip: bool, generator: torch.Generator) -> Te
 
 
 def _warp(x: Tensor, warps: Tensor) -> Tensor:
-    """Shear and shift in x and y and turn (degrees, about the centre), at most one of them a sample: `warps` (n, 5).
+    """Shear and shift in x and y and rotate (degrees, about the centre), at most one per sample: `warps` (n, 5).
 
-    Which pixel comes to lie where is found in Pillow's 16.16 fixed-point arithmetic, so that it is the same pixel.
+    Source pixels are computed in Pillow's 16.16 fixed-point arithmetic, so that they are the same pixels.
     """
     height, width = x.shape[2:]
     shear_x, shear_y, shift_x, shift_y, degrees = warps[:, :, None, None].unbind(1)
@@ -204,8 +205,8 @@ def _warp(x: Tensor, warps: Tensor) -> Tensor:
         a, b, c = ((value * 65536 + 0.5).floor().long() for value in (per_column, per_row, offset))
         return ((a * column + c) + b * row >> 16).clamp(0, size + 1)
 
-    # Centres of pixels are mapped, hence half a step in both directions; the first pixel is 1, after a ring of zeros
-    # to which everything outside goes.
+    # Pixel centres are mapped, hence half a step in both directions; the first pixel is 1, after a border of zeros to
+    # which everything outside is mapped.
     across, along = shear_x - sin, shear_y + sin
     x_offset = (1 - cos) * width / 2 + sin * height / 2 - shift_x + (cos + across) / 2 + 1
     y_offset = (1 - cos) * height / 2 - sin * width / 2 - shift_y + (cos + along) / 2 + 1
@@ -214,7 +215,7 @@ def _warp(x: Tensor, warps: Tensor) -> Tensor:
 
 
 def _blend(base: Tensor, x: Tensor, level: Tensor) -> Tensor:
-    """From `base` (level -1) to `x` (level 0) and beyond."""
+    """Interpolate from `base` (level -1) to `x` (level 0), or extrapolate beyond."""
     start = base.float()
     return (start + (1 + level) * (x.float() - start)).clamp(0, 255).to(torch.uint8)
 
@@ -241,11 +242,11 @@ def _contrast(x: Tensor, level: Tensor) -> Tensor:
 
 
 def _sharpness(x: Tensor, level: Tensor) -> Tensor:
-    # Pillow's kernel: the eight neighbours once, the pixel itself five times, over thirteen, rounded.
+    # Pillow's kernel: weight 1 for the eight neighbours, 5 for the pixel itself, divided by 13, rounded.
     value = x.short()
     triples = value[..., :-2] + value[..., 1:-1] + value[..., 2:]
     sums = triples[:, :, :-2] + triples[:, :, 1:-1] + triples[:, :, 2:] + 4 * value[:, :, 1:-1, 1:-1]
-    smooth = x.clone()  # pixels at the border lack neighbours and stay
+    smooth = x.clone()  # pixels at the border lack neighbours and stay unchanged
     smooth[:, :, 1:-1, 1:-1] = (sums + 6) // 13
     return _blend(smooth, x, level)
 
@@ -260,14 +261,14 @@ def _solarize(x: Tensor, threshold: Tensor) -> Tensor:
 
 
 def _look_up(x: Tensor, table: Tensor) -> Tensor:
-    """Pixel values replaced by those that `table` (n, channels, 256) has for them."""
+    """Replace pixel values by their entries in `table` (n, channels, 256)."""
     return table.to(torch.uint8).to(x.device).gather(2, x.flatten(2).long()).view(x.shape)
 
 
 def _auto_contrast(x: Tensor, _level: Tensor) -> Tensor:
-    # On the CPU, as only double precision rounds like Pillow and not every device has it. The tables are small.
+    # On the CPU, because only double precision rounds like Pillow and some devices lack it. The tables are small.
     low, high = (extreme((2, 3)).cpu().double()[:, :, None] for extreme in (x.amin, x.amax))
-    scale = torch.full_like(high, 255) / (high - low)  # 255 / tensor would be a product with the reciprocal
+    scale = torch.full_like(high, 255) / (high - low)  # 255 / tensor would multiply by the reciprocal
     value = torch.arange(256, dtype=torch.float64)
     return _look_up(x, torch.where(high > low, (value * scale - low * scale).clamp(0, 255), value))
 
@@ -293,4 +294,4 @@ _TONES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "Equalize": _equalize,
 }
 OPERATIONS = ("Identity", *_WARPS, *_TONES)
-"""What RandAugment draws from, in the order of torchvision."""
+"""The operations of RandAugment, in the order of torchvision."""

@@ -1,7 +1,7 @@
-"""One file for everything a learner is: tensors that load with `weights_only=True`, and JSON for the rest.
+"""The whole state of a learner in one file: tensors that load with `weights_only=True`, and JSON for the rest.
 
-The file is written beside its destination, read back, flushed to the disk, and renamed: whoever reads the path finds
-the old checkpoint or the new one, whole.
+The file is written next to its destination, read back, flushed to the disk, and renamed: a reader of the path sees
+either the old checkpoint or the new one, complete.
 """
 
 import json
@@ -32,7 +32,7 @@ KIND = "evenkeel learner"
 
 
 def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str, Any]) -> None:
-    """`facts` must be JSON; `tensors` nested dicts and lists of tensors and numbers."""
+    """Write a checkpoint. `facts` must be JSON; `tensors` nested dicts and lists of tensors and numbers."""
     target = Path(path)
     if target.is_dir():
         raise CheckpointError(f"Cannot save to {str(target)!r}: it is a folder. Give the name of a file.")
@@ -47,20 +47,20 @@ def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str
     with replacing(target) as file:
         torch.save(content, file)
         file.flush()
-        torch.load(file.name, map_location="cpu", weights_only=True)  # what cannot be read must not replace what can
+        torch.load(file.name, map_location="cpu", weights_only=True)  # an unreadable file must replace nothing
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The facts and tensors of a checkpoint. Nothing in a foreign file is ever executed."""
+    """Return the facts and tensors of a checkpoint. Nothing in an untrusted file is ever executed."""
     if not Path(path).is_file():
         raise CheckpointError(f"There is no file {str(path)!r}.")
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
         content = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a foreign file can make its readers fail in any way
+    except Exception as error:  # an untrusted file can make its readers fail in any way
         raise CheckpointError(
-            f"{str(path)!r} is not a whole checkpoint: it is truncated, damaged, or another kind of file."
+            f"{str(path)!r} is not a complete checkpoint: it is truncated, damaged, or another kind of file."
         ) from error
     if damaged:
         raise CheckpointError(f"{str(path)!r} is damaged (its part {damaged!r} fails its checksum).")
@@ -75,7 +75,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _python_numbers(value: Any) -> Any:
-    """Numbers of numpy (a learning rate from np.logspace, say) as Python's own: neither JSON nor torch takes them."""
+    """Convert numpy numbers (a learning rate from np.logspace, say) to Python's: JSON and torch accept no others."""
     if isinstance(value, dict):
         return {name: _python_numbers(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -84,6 +84,7 @@ def _python_numbers(value: Any) -> Any:
 
 
 def facts_of(step: Step) -> dict[str, Any]:
+    """Return the description of all parts, as JSON."""
     net = step.net
     return {
         "net": {"class": type(net).__name__, **(net.recipe or {})},
@@ -102,7 +103,7 @@ def facts_of(step: Step) -> dict[str, Any]:
 
 
 def tensors_of(step: Step) -> dict[str, Any]:
-    """Nested dicts of tensors, not copied."""
+    """Return the state of all parts as nested dicts of tensors, not copied."""
     return {
         "net": step.net.state_dict(),
         "method": step.method.state_dict(),
@@ -123,7 +124,7 @@ def rebuild_parts(
     optimizer: Optimizer | MakeOptimizer | None,
     augment: Augment | None,
 ) -> dict[str, Any]:
-    """The parts that `facts` describe, as arguments of a learner; what is a user's own is the one given."""
+    """Return the parts that `facts` describe, as arguments of a learner; a user's own parts are those passed in."""
     net = rebuild(facts["net"], net, NETS, "net")
     if facts.get("cosine"):
         net.make_cosine()
@@ -142,7 +143,7 @@ def rebuild_parts(
 
 
 def fill(step: Step, facts: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Put new parts into the state of the old ones."""
+    """Load the saved state into newly built parts."""
     net = step.net
     if facts["sample"]["shape"] is not None:
         step.inputs.shape = tuple(facts["sample"]["shape"])

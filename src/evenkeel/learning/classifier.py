@@ -1,4 +1,4 @@
-"""What can be asked: a network with its labels, the learner's own or a copy that stays as it was."""
+"""A network with its labels, for prediction: the learner's own, or a frozen copy."""
 
 import copy
 from collections.abc import Hashable
@@ -20,7 +20,7 @@ from evenkeel.learning.torch_utils import are_finite, evaluating
 
 
 class Classifier:
-    """Answers from the plain network, as the method has it; the adaptor is not used. Asking changes nothing."""
+    """Predictions of the plain network by the method's rule, without the adaptor. Predicting changes nothing."""
 
     def __init__(self, net: Net, method: Method, memory: Memory, labels: LabelMap, inputs: InputSpec) -> None:
         self.net = net
@@ -28,49 +28,49 @@ class Classifier:
         self.memory = memory
         self.labels = labels
         self.inputs = inputs
-        self._stays = False  # whether the net is in evaluation mode for good
+        self._frozen = False  # whether the net is in evaluation mode for good
 
     @property
     def classes(self) -> list[Hashable]:
-        """The labels known so far, in the order of the head's outputs."""
+        """Return the labels known so far, in the order of the head's outputs."""
         return list(self.labels.names)
 
     def logits(self, x: object) -> Tensor:
-        """(n, outputs) scores of all outputs, labelled or not."""
+        """Return (n, outputs) scores of all outputs, labelled or not."""
         batch = self.inputs.check(x)
         if self.inputs.shape is None and len(batch):
             self.inputs.fits(batch, self.classify)
         return torch.cat([self.classify(self.inputs.to_network(part)) for part in batch.split(PREDICT_BATCH)])
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
-        """(n, classes) probabilities, in the order of `classes`."""
+        """Return (n, classes) probabilities, in the order of `classes`."""
         return self._labelled(x).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, x: object) -> NDArray[Any]:
-        """The most likely label of each sample, among the labels known."""
+        """Return the most likely label of each sample, among the known labels."""
         return self.labels.named(self._labelled(x).argmax(dim=1))
 
     def classify(self, x: Tensor) -> Tensor:
-        """(n, outputs) scores of what the network takes."""
-        # Not inference mode: a table that the net caches now (of positions, say) would be of no use in training.
-        with nullcontext() if self._stays else evaluating(self.net), torch.no_grad():
+        """Return (n, outputs) scores of network inputs."""
+        # Not inference mode: a table that the net caches now (of positions, say) could not be used in training.
+        with nullcontext() if self._frozen else evaluating(self.net), torch.no_grad():
             return self.method.classify(self.net, self.memory, x)
 
     def snapshot(self) -> "Classifier":
-        """A copy that stays as it is, whatever the original learns; it may be asked from many threads."""
+        """Return a frozen copy that is safe to use from many threads while the original keeps learning."""
         same: dict[int, Any] = {}  # a network that both parts hold is one network in the copy too
         net = copy.deepcopy(self.net, same)
         method = copy.deepcopy(self.method, same)
         inputs = copy.deepcopy(self.inputs, same)
         memory = copy.deepcopy(self.memory, same) if method.asks_memory else Memory(1)
         copied = Classifier(net.eval().requires_grad_(False), method, memory, self.labels.copy(), inputs)
-        copied._stays = True  # no thread changes the mode while another is asking
+        copied._frozen = True  # no thread may change the mode while another predicts
         return copied
 
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:
-            raise InputError("Nothing was learned yet, so there is no label to predict.")
+            raise InputError("Nothing has been learned yet, so there is no label to predict.")
         scores = self.logits(x)[:, : len(self.labels.names)]
         if not are_finite(scores):
-            raise DivergenceError("The network's answer is not finite, so there is nothing to predict from.")
+            raise DivergenceError("The network's scores are NaN or infinite, so nothing can be predicted.")
         return scores

@@ -1,4 +1,4 @@
-"""Whether the parts of a learner go together, and what a method asks of net and memory."""
+"""Checks that the parts of a learner are compatible, and what a method requires of net and memory."""
 
 from torch.optim import Optimizer
 
@@ -10,9 +10,9 @@ from evenkeel.learning.nets import Net
 
 
 def require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
-    """SettingsError unless each is what it should be, and they go together."""
+    """Raise SettingsError unless each part has the right type and they are compatible."""
     if not isinstance(net, Net):
-        raise SettingsError(f"net is a {type(net).__name__}; make it Net(backbone, head) or Net.split(model, ...).")
+        raise SettingsError(f"net is a {type(net).__name__}; pass Net(backbone, head) or Net.split(model, ...).")
     if not isinstance(method, Method):
         raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
     if adaptor is not None and not isinstance(adaptor, CBA):
@@ -26,26 +26,26 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
 
 
 def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
-    """An empty memory of the kind that `method` wants, unless the user wants another policy."""
+    """Return an empty memory with the policy of `method`, unless the user chooses another `policy`."""
     return Memory(capacity, policy=policy or method.memory_policy, held_out=method.held_out)
 
 
 def require_memory(memory: Memory, method: Method) -> None:
-    """SettingsError unless it is empty and of the kind that `method` needs."""
+    """Raise SettingsError unless the memory is empty and holds out what `method` needs."""
     if memory.seen:
-        raise SettingsError("This memory already holds samples of another learner; give each an empty one.")
+        raise SettingsError("This memory already holds samples of another learner; give each learner an empty one.")
     if memory.held_out != method.held_out:
         raise SettingsError(
-            f"{method!r} holds out {method.held_out} of its memory, but {memory!r} {memory.held_out}; give "
+            f"{method!r} holds out {method.held_out} of its memory, but {memory!r} holds out {memory.held_out}; give "
             f"Memory(..., held_out={method.held_out}), or only its capacity."
         )
 
 
 def make_cosine(net: Net, method: Method, optimizer: object) -> None:
-    """Give `net` the cosine head that `method` wants, unless it has one."""
+    """Give `net` the cosine head that `method` needs, unless it has one."""
     if net.cosine_scale is None and isinstance(optimizer, Optimizer):
         raise SettingsError(
-            f"{method!r} needs a cosine head. Call net.make_cosine({method.cosine_head}) before you make the optimizer "
-            "over its parameters, or give a function that makes the optimizer."
+            f"{method!r} needs a cosine head. Call net.make_cosine({method.cosine_head}) before you create the "
+            "optimizer over its parameters, or give a function that creates the optimizer."
         )
     net.make_cosine(method.cosine_head)

@@ -1,4 +1,4 @@
-"""The contract suite: what every method must do, ours and yours. `check_method(Mine)` runs all of it in seconds."""
+"""The contract that every method must meet, ours and yours. `check_method(Mine)` runs all checks within seconds."""
 
 import copy
 import tempfile
@@ -25,36 +25,36 @@ LabelledBatch = tuple[Tensor, list[int]]
 
 
 def check_method(make: MakeMethod) -> list[str]:
-    """Run every check on the methods that `make` makes (a class, or a function without arguments).
+    """Run every check on methods created by `make` (a class, or a function without arguments).
 
-    Returns the names of the checks that passed; raises one MethodError with a sentence for each that did not.
+    Return the names of the checks that passed; raise one MethodError with a sentence for each that failed.
 
     >>> from evenkeel.learning.methods import ER
     >>> len(check_method(ER)) == len(CHECKS)
     True
     """
-    faults: dict[str, list[str]] = {}  # sentence -> checks that ended with it
-    make()  # a class that cannot even be made is told so once, by Python
+    failures: dict[str, list[str]] = {}  # sentence -> checks that failed with it
+    make()  # if the method cannot be created, Python's own error is raised once instead of by every check
     for check in CHECKS:
         try:
             check(make)
-        except MethodError as fault:
-            faults.setdefault(str(fault), []).append(check.__name__)
-        except Exception as error:  # whatever a stranger's method may raise
-            faults.setdefault(f"it raised {type(error).__name__}: {error}", []).append(check.__name__)
-    if faults:
-        lines = [f"- {', '.join(checks)}: {sentence}" for sentence, checks in faults.items()]
+        except MethodError as error:
+            failures.setdefault(str(error), []).append(check.__name__)
+        except Exception as error:  # a user's method may raise anything
+            failures.setdefault(f"it raised {type(error).__name__}: {error}", []).append(check.__name__)
+    if failures:
+        lines = [f"- {', '.join(checks)}: {sentence}" for sentence, checks in failures.items()]
         raise MethodError("The method breaks its contract:\n" + "\n".join(lines))
     return [check.__name__ for check in CHECKS]
 
 
 def snapshot(learner: Learner) -> dict[str, Any]:
-    """A copy of everything a learner is, flat: path -> tensor or plain value."""
+    """Return a copy of the whole state of a learner, flattened: path -> tensor or plain value."""
     return dict(_flat("", copy.deepcopy(learner.state())))
 
 
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """The paths at which two snapshots are not equal to the bit."""
+    """Return the paths at which two snapshots are not bit-identical."""
     return [
         path for path in sorted(a.keys() | b.keys()) if path not in a or path not in b or not _same(a[path], b[path])
     ]
@@ -68,7 +68,7 @@ def settings_are_kept(make: MakeMethod) -> None:
 
 
 def loss_is_pure(make: MakeMethod) -> None:
-    """The same views give the same number, and nothing changes: CBA calls `loss` twice in a step."""
+    """Check that the same views give the same loss and nothing changes: CBA calls `loss` twice in a step."""
     for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor)
         method, loss = learner.method, learner.method.loss
@@ -81,7 +81,9 @@ def loss_is_pure(make: MakeMethod) -> None:
             if not isinstance(first, Tensor) or first.dim() or not first.requires_grad:
                 raise MethodError("`loss` must return a scalar tensor that depends on the network.")
             if not _same(first.detach(), second.detach()):
-                raise MethodError("`loss` gave two numbers for the same views; keep chance and counting out of it.")
+                raise MethodError(
+                    "`loss` returned two values for the same views; keep randomness and counters out of it."
+                )
             after = (method.state_dict(), *map(_contents, (new, *old)))
             if [path for path, value in _flat("", before) if not _same(value, dict(_flat("", after))[path])]:
                 raise MethodError("`loss` changed a view or the method's own state; use `after_step` or `remember`.")
@@ -93,12 +95,14 @@ def loss_is_pure(make: MakeMethod) -> None:
 
 def same_seed_same_bits(make: MakeMethod) -> None:
     runs = []
-    for global_state in (1, 2):  # whatever others do with torch's global generator
+    for global_state in (1, 2):  # the state of torch's global generator must not matter
         with global_seed(global_state):
             learner = _learner(make(), _adaptors(make)[-1])
             runs.append((_learn(learner, _stream()), snapshot(learner)))
     if runs[0][0] != runs[1][0] or differences(runs[0][1], runs[1][1]):
-        raise MethodError("Two runs of one seed differ. Draw from the generator given to `prepare`, not torch's own.")
+        raise MethodError(
+            "Two runs with the same seed differ. Draw from the generator passed to `prepare`, not torch's own."
+        )
 
 
 def global_generator_is_left_alone(make: MakeMethod) -> None:
@@ -107,11 +111,11 @@ def global_generator_is_left_alone(make: MakeMethod) -> None:
     _learn(learner, _stream())
     learner.predict(_stream()[0][0])
     if not _same(before, torch.get_rng_state()):
-        raise MethodError("torch's global generator was moved.")
+        raise MethodError("torch's global generator was used; draw from the one passed to `prepare`.")
 
 
 def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
-    """With a residual of zero and no outer steps, method + CBA is the method, bit for bit."""
+    """Check that with a residual of zero and no outer steps, method + CBA equals the method, bit for bit."""
     if make().no_adaptor:
         return
     adaptor = CBA()
@@ -125,14 +129,14 @@ def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
 
 
 def adaptor_has_something_to_correct(make: MakeMethod) -> None:
-    """The loss must depend on `view.adapted` somewhere, or the method says in `no_adaptor` why there is none."""
+    """Check that the loss depends on `view.adapted`, unless `no_adaptor` says why the method takes no adaptor."""
     if make().no_adaptor:
         return
     learner = _learner(make(), _cba())
     if not learner.method.rehearses:
         raise MethodError("It keeps no memory, so CBA has nothing to learn from; say so in `no_adaptor`.")
     if all(record.outer_loss is None for record in _learn(learner, _stream())):
-        raise MethodError("CBA was never trained, though memory held old classes.")
+        raise MethodError("CBA was never trained, although memory held old classes.")
 
 
 def prediction_changes_nothing(make: MakeMethod) -> None:
@@ -142,19 +146,19 @@ def prediction_changes_nothing(make: MakeMethod) -> None:
     x = torch.cat([x for x, _ in _stream()])
     scores = learner.logits(x)
     if scores.shape != (len(x), learner.net.outputs):
-        raise MethodError(f"`classify` must give (samples, outputs), but gave {tuple(scores.shape)}.")
+        raise MethodError(f"`classify` must return the shape (samples, outputs), but returned {tuple(scores.shape)}.")
     if not _same(learner.predict_proba(x), learner.predict_proba(x)) or differences(before, snapshot(learner)):
-        raise MethodError("Asking for predictions changed the learner.")
+        raise MethodError("Predicting changed the learner.")
     kept = learner.snapshot()
     _learn(learner, _stream(), start=1)
     if not _same(kept.logits(x), scores):
         raise MethodError(
-            "A snapshot answers otherwise than the learner did. If `classify` looks into memory: asks_memory = True."
+            "A snapshot predicts differently from the learner. If `classify` reads memory, set asks_memory = True."
         )
 
 
 def resume_is_exact(make: MakeMethod) -> None:
-    """Stop after any step, load, go on: every record and weight as without stopping."""
+    """Check that saving after any step and resuming gives the records and weights of an uninterrupted run."""
     stream = _stream()
     for place in range(len(_adaptors(make))):
         straight = _learner(make(), _adaptors(make)[place])
@@ -169,14 +173,14 @@ def resume_is_exact(make: MakeMethod) -> None:
             wrong = differences(snapshot(straight), snapshot(second))
             if again != records[cut:] or wrong:
                 raise MethodError(
-                    f"Stopped after step {cut} of {len(stream)} and loaded, it goes on otherwise"
-                    f" ({', '.join(wrong[:3]) or 'in its records'})."
-                    " Keep all state in parameters, buffers or submodules made by `__init__` or `prepare`."
+                    f"Saved after step {cut} of {len(stream)} and loaded, it does not resume exactly"
+                    f" (different: {', '.join(wrong[:3]) or 'its records'})."
+                    " Keep all state in parameters, buffers or submodules created by `__init__` or `prepare`."
                 )
 
 
 def head_can_grow(make: MakeMethod) -> None:
-    """Labels beyond the head's outputs: old logits keep every bit, and learning goes on."""
+    """Check that with more labels than outputs the old logits keep every bit and learning continues."""
     for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor, outputs=2)
         _learn(learner, _stream()[:3])
@@ -191,21 +195,21 @@ def head_can_grow(make: MakeMethod) -> None:
                 Learner.load(Path(folder) / "learner", net=_net(outputs=2), method=make())
             except CheckpointError as error:
                 raise MethodError(
-                    f"Saved just after growth it cannot be loaded; widen buffers in `grow`. {error}"
+                    f"Saved just after growth, it cannot be loaded; widen buffers in `grow`. {error}"
                 ) from None
         try:
             _learn(learner, _stream())
-        except (RuntimeError, Warning) as error:  # torch warns of shapes that differ before it refuses them
+        except (RuntimeError, Warning) as error:  # torch warns about different shapes before it rejects them
             raise MethodError(
-                f"After growth it fails ({error}). Name remembered columns of logits in `logit_columns`, and widen "
-                "buffers with an entry for each output in `grow`."
+                f"It fails after growth ({error}). List remembered columns of logits in `logit_columns`, and widen "
+                "buffers with an entry per output in `grow`."
             ) from None
         if learner.logits(x).shape[1] != 5:
-            raise MethodError("`classify` does not know the new outputs.")
+            raise MethodError("`classify` returns no scores for the new outputs.")
 
 
 def odd_batches_are_learned(make: MakeMethod) -> None:
-    """One sample, a memory smaller than a draw, one class only."""
+    """Check a batch of one sample, a memory smaller than a draw, and a batch of one class."""
     for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor, memory=3)
         for x, y in _stream():
@@ -216,7 +220,7 @@ def odd_batches_are_learned(make: MakeMethod) -> None:
 
 
 def boundaries_are_welcome(make: MakeMethod) -> None:
-    """Before the first batch, twice in a row, between batches, in inference mode: it must never break learning."""
+    """Check that boundaries never break learning: before the first batch, twice in a row, in inference mode."""
     for adaptor in _adaptors(make):
         learner = _learner(make(), adaptor)
         learner.boundary()
@@ -252,7 +256,7 @@ def _cba() -> CBA:
 
 
 def _adaptors(make: MakeMethod) -> list[CBA | None]:
-    """None, and a new CBA if the method can be combined with one."""
+    """Return None, and a new CBA if the method can be combined with one."""
     return [None] if make().no_adaptor else [None, _cba()]
 
 
@@ -266,7 +270,7 @@ def _learner(method: Method, adaptor: CBA | None, *, outputs: int = 4, memory: i
 
 
 def _stream() -> list[LabelledBatch]:
-    """Ten batches of five: classes 0 and 1, then 2 and 3."""
+    """Return ten batches of five samples: classes 0 and 1, then 2 and 3."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(4, 6, generator=generator)
     batches = []
@@ -277,7 +281,7 @@ def _stream() -> list[LabelledBatch]:
 
 
 def _learn(learner: Learner, batches: Sequence[LabelledBatch], *, start: int = 0) -> list[StepRecord]:
-    """A boundary comes after the fifth batch of the stream."""
+    """Learn the batches, with a boundary after the fifth batch of the stream."""
     records = []
     for place, (x, y) in enumerate(batches, start):
         records.append(learner.learn(x, y))

@@ -1,8 +1,8 @@
-"""A classifier as one file that runs where this library is not: ONNX, or a program of torch.export.
+"""Export of a classifier to one file that runs without this library: ONNX, or a program of torch.export.
 
-In it are the preparation of the input, the network as the method asks it, and the labels. Memory, teachers, optimizer
-and adaptor are not. `x` is what `predict` takes, uint8 images or float32 features, any number of samples; the answers
-are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most likely label.
+The file holds the preparation of the input, the network with the method's way of predicting, and the labels, but not
+memory, teachers, optimizer or adaptor. `x` is what `predict` takes, uint8 images or float32 features, any number of
+samples; the outputs are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most likely label.
 """
 
 import io
@@ -37,7 +37,7 @@ KEY = "evenkeel"  # of the description in ONNX metadata; in a .pt2 it is the ext
 
 
 def export(classifier: Classifier, path: Path) -> None:
-    """Write the classifier to `path`, an .onnx or a .pt2. Changes nothing in it; a failure leaves an older file be."""
+    """Write the classifier, which stays unchanged, to an .onnx or .pt2 file. A failure leaves an older file intact."""
     encode, _ = FORMATS[_suffix(path)]
     if path.is_dir():
         raise SettingsError(f"Cannot export to {str(path)!r}: it is a folder. Give the name of a file.")
@@ -50,26 +50,26 @@ def export(classifier: Classifier, path: Path) -> None:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What an exported file says of itself: `labels`, in the order of `probabilities`; `input`, the `shape` of a sample
-    and the `dtype`; and the `version` of evenkeel that wrote it.
+    """Return the description in an exported file: `labels`, in the order of `probabilities`; `input`, the `shape` of a
+    sample and the `dtype`; and the `version` of evenkeel that wrote it.
     """
     _, describe = FORMATS[_suffix(path)]
     if not path.is_file():
         raise CheckpointError(f"There is no file {str(path)!r}.")
     try:
         text = describe(path)
-        found: dict[str, Any] = json.loads(text or "{}")
+        description: dict[str, Any] = json.loads(text or "{}")
     except SettingsError:
         raise
     except Exception as error:  # a foreign file can make its readers fail in any way
         raise CheckpointError(f"{str(path)!r} is damaged, or another kind of file.") from error
-    if not found:
-        raise CheckpointError(f"{str(path)!r} was not exported by evenkeel: it does not say what its labels are.")
-    return {**found, "labels": [_hashable(label) for label in found["labels"]]}
+    if not description:
+        raise CheckpointError(f"{str(path)!r} was not exported by evenkeel: it does not list its labels.")
+    return {**description, "labels": [_hashable(label) for label in description["labels"]]}
 
 
-class _Asked(nn.Module):
-    """All that happens between what a user hands in and the answer."""
+class _Predictor(nn.Module):
+    """Everything from the user's input to the prediction, as one module."""
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
@@ -80,59 +80,59 @@ class _Asked(nn.Module):
         self.known = len(classifier.classes)
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        taken = self.inputs.to_network(x.clone())  # a network may write into its input
-        scores = self.method.classify(self.net, self.memory, taken)[:, : self.known]
+        prepared = self.inputs.to_network(x.clone())  # a network may write into its input
+        scores = self.method.classify(self.net, self.memory, prepared)[:, : self.known]
         return {"probabilities": scores.softmax(dim=1, dtype=torch.float32), "index": scores.argmax(dim=1)}
 
 
 def _traced(classifier: Classifier) -> ExportedProgram:
-    classifier = classifier.snapshot()  # tracing meddles with a module, and another thread may be asking this one
+    classifier = classifier.snapshot()  # tracing modifies a module, and another thread may be using this one
     dtype = _dtype(classifier)
     example = torch.rand(2, *_sample_shape(classifier), generator=make_generator(0, "export"))
     example = (255 * example).to(dtype) if dtype == torch.uint8 else example
-    classifier.predict_proba(example)  # is it finite? And what a net caches at its first call is there from now on
-    asked = _Asked(_alone(classifier))
+    classifier.predict_proba(example)  # raises if not finite; also fills what a net caches at its first call
+    predictor = _Predictor(_self_contained(classifier))
     try:
-        # Strict, by bytecode: else len(x), which is common in networks and methods, would fix the number of samples.
-        program = torch.export.export(asked, (example,), dynamic_shapes=({0: Dim("samples", min=1)},), strict=True)
+        # Strict, by bytecode: otherwise len(x), common in networks and methods, would fix the number of samples.
+        program = torch.export.export(predictor, (example,), dynamic_shapes=({0: Dim("samples", min=1)},), strict=True)
     except Exception as error:  # a user's own network can make the tracer fail in any way
         raise SettingsError(
             f"The network or the method cannot be written as a graph of operations: {_first_line(error)}"
         ) from error
     used = {spec.target for spec in program.graph_signature.input_specs}
-    for name in program.state_dict.keys() - used:  # teachers, and averages that do not answer
+    for name in program.state_dict.keys() - used:  # teachers, and averages not used for prediction
         del program.state_dict[name]
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths and source lines of this machine
     return program
 
 
-def _alone(copy: Classifier) -> Classifier:
-    """On the CPU, and without a memory to look into."""
+def _self_contained(copy: Classifier) -> Classifier:
+    """Move the copy to the CPU and make it independent of its memory."""
     for part in copy.method.modules():
         if isinstance(part, ICaRL) and len(copy.memory):
-            found, classes = part.class_means(copy.net, copy.memory)
-            means = found.new_zeros(copy.net.outputs, found.shape[1]).index_copy(0, classes, found).cpu()
+            known, classes = part.class_means(copy.net, copy.memory)
+            means = known.new_zeros(copy.net.outputs, known.shape[1]).index_copy(0, classes, known).cpu()
             missing = torch.ones(len(means), dtype=torch.bool).index_fill(0, classes.cpu(), False)
             part.classify = partial(_nearest_mean, means, missing)  # type: ignore[method-assign]
     net, method = copy.net.cpu(), copy.method.cpu().requires_grad_(False)
     for tensor in chain(net.parameters(), net.buffers(), method.parameters(), method.buffers()):
-        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # torch.export.save warns of others
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # save() warns about others
     inputs = InputSpec(next(net.head.parameters()), copy.inputs.normalize)
     return Classifier(net, method, copy.memory, copy.labels, inputs)
 
 
 def _nearest_mean(means: Tensor, missing: Tensor, net: Net, _: Memory, x: Tensor) -> Tensor:
-    """iCaRL's answer with the class means as numbers: (outputs, features), and which outputs have none.
+    """Return iCaRL's scores from constant class means (outputs, features) and a mask of the outputs without one.
 
-    Not by torch.cdist, which goes another way from 25 samples on, while a graph has but one.
+    Without torch.cdist, which uses another algorithm from 25 samples on, while a graph can hold only one.
     """
     features = F.normalize(net.features(x), dim=1)
     square = features.square().sum(dim=1, keepdim=True) - 2 * F.linear(features, means) + means.square().sum(dim=1)
     return (-square).masked_fill(missing, -torch.inf)
 
 
-# What a file says of itself
+# The description in a file
 
 
 def _description(classifier: Classifier) -> str:
@@ -140,10 +140,10 @@ def _description(classifier: Classifier) -> str:
     shape, dtype = list(_sample_shape(classifier)), str(_dtype(classifier)).removeprefix("torch.")
     for label in labels:
         try:
-            held = _hashable(json.loads(json.dumps(label, allow_nan=False)))
+            restored = _hashable(json.loads(json.dumps(label, allow_nan=False)))
         except (TypeError, ValueError, RecursionError):
-            held = None
-        if held != label:
+            restored = None
+        if restored != label:
             raise SettingsError(
                 f"The label {label!r} cannot be written to the file, which holds labels as JSON: text, numbers, None, "
                 "and tuples of them."
@@ -154,7 +154,7 @@ def _description(classifier: Classifier) -> str:
 
 def _sample_shape(classifier: Classifier) -> tuple[int, ...]:
     if classifier.inputs.shape is None or not classifier.classes:
-        raise SettingsError("Nothing was learned yet, so there is nothing to export.")
+        raise SettingsError("Nothing has been learned yet, so there is nothing to export.")
     return classifier.inputs.shape
 
 
@@ -163,7 +163,7 @@ def _dtype(classifier: Classifier) -> torch.dtype:
 
 
 def _hashable(value: Any) -> Any:
-    """JSON knows no tuples; among labels, each of its lists was one."""
+    """Turn lists back into tuples: JSON has no tuples, and a label cannot be a list."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
@@ -174,7 +174,7 @@ def _to_onnx(classifier: Classifier, description: str) -> bytes:
     _require_onnx()
     program = _traced(classifier)
     try:
-        made = torch.onnx.export(
+        onnx_program = torch.onnx.export(
             program,
             dynamo=True,
             dynamic_shapes=({0: "samples"},),  # only for its name in the file
@@ -182,15 +182,17 @@ def _to_onnx(classifier: Classifier, description: str) -> bytes:
             output_names=["probabilities", "index"],
             verbose=False,
         )
-        assert made is not None
-        made.model.metadata_props[KEY] = description
-        content: bytes = made.model_proto.SerializeToString()
-    except Exception as error:  # an operation that ONNX has not, or more than the 2 GB that such a file can hold
-        raise SettingsError(f"The network cannot be written as ONNX; as .pt2 it can: {_first_line(error)}") from error
+        assert onnx_program is not None
+        onnx_program.model.metadata_props[KEY] = description
+        content: bytes = onnx_program.model_proto.SerializeToString()
+    except Exception as error:  # an operation that ONNX lacks, or more than the 2 GB that such a file can hold
+        raise SettingsError(
+            f"The network cannot be written as ONNX, but it can as .pt2: {_first_line(error)}"
+        ) from error
     return content
 
 
-def _in_onnx(path: Path) -> str | None:
+def _read_onnx(path: Path) -> str | None:
     _require_onnx()
     import onnx
 
@@ -203,8 +205,8 @@ def _require_onnx() -> None:
             import_module(name)
         except ImportError:
             raise SettingsError(
-                f"An ONNX file needs the package {name!r}, which is not there: pip install 'evenkeel[export]'. "
-                "A .pt2 file needs torch alone."
+                f"An ONNX file needs the package {name!r}, which is not installed: pip install 'evenkeel[export]'. "
+                "A .pt2 file needs only torch."
             ) from None
 
 
@@ -214,15 +216,15 @@ def _to_pt2(classifier: Classifier, description: str) -> bytes:
     return content.getvalue()
 
 
-def _in_pt2(path: Path) -> str | None:
+def _read_pt2(path: Path) -> str | None:
     with zipfile.ZipFile(path) as archive:  # not torch.export.load, which would build the whole network
-        found = [name for name in archive.namelist() if name.endswith(f"/{KEY}.json")]
-        return archive.read(found[0]).decode() if found else None
+        names = [name for name in archive.namelist() if name.endswith(f"/{KEY}.json")]
+        return archive.read(names[0]).decode() if names else None
 
 
 FORMATS: dict[str, tuple[Callable[[Classifier, str], bytes], Callable[[Path], str | None]]] = {
-    ".onnx": (_to_onnx, _in_onnx),
-    ".pt2": (_to_pt2, _in_pt2),
+    ".onnx": (_to_onnx, _read_onnx),
+    ".pt2": (_to_pt2, _read_pt2),
 }
 
 
@@ -231,7 +233,7 @@ def _suffix(path: Path) -> str:
     if suffix not in FORMATS:
         allowed = " or ".join(FORMATS)
         raise SettingsError(
-            f"{str(path)!r} must end in {allowed}, which says the format of the file.{nearest(suffix, FORMATS)}"
+            f"{str(path)!r} must end in {allowed}, which determines the format of the file.{nearest(suffix, FORMATS)}"
         )
     return suffix
 
@@ -242,7 +244,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch tells its own developers while it exports."""
+    """Suppress the messages that torch logs for its own developers while it exports."""
     registry = logging.getLogger("torch.onnx._internal.exporter._registration")  # that torchvision is not installed
     level = registry.level
     registry.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Heads beside nn.Linear: one of cosines, and one that takes new outputs without touching the old ones."""
+"""Heads other than nn.Linear: a cosine head, and one that adds outputs without changing the old ones."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from evenkeel.learning.rng import global_seed
 
 
 class CosineHead(nn.Module):
-    """scale * cos(features, row) for each output, with a learned scale.
+    """A head that computes scale * cos(features, row) for each output, with a learned scale.
 
     >>> head = CosineHead(3, 2, scale=4.0)
     >>> bool((head(torch.randn(5, 3)).abs() <= 4).all())
@@ -27,15 +27,15 @@ class CosineHead(nn.Module):
 
     @classmethod
     def of(cls, head: nn.Linear, *, scale: float = 10.0) -> "CosineHead":
-        """With the rows of a linear head."""
-        made = cls.__new__(cls)
-        nn.Module.__init__(made)
-        made.in_features, made.out_features = head.in_features, head.out_features
+        """Return a cosine head with the rows of a linear head."""
+        cosine = cls.__new__(cls)
+        nn.Module.__init__(cosine)
+        cosine.in_features, cosine.out_features = head.in_features, head.out_features
         assert isinstance(head.weight, nn.Parameter)
-        made.weight = head.weight
-        made.scale = nn.Parameter(head.weight.new_tensor(float(scale)))
-        made.register_buffer("fixed", torch.zeros(head.out_features, dtype=torch.bool, device=head.weight.device))
-        return made
+        cosine.weight = head.weight
+        cosine.scale = nn.Parameter(head.weight.new_tensor(float(scale)))
+        cosine.register_buffer("fixed", torch.zeros(head.out_features, dtype=torch.bool, device=head.weight.device))
+        return cosine
 
     def forward(self, features: Tensor) -> Tensor:
         weight = torch.where(self.fixed[:, None], self.weight.detach(), self.weight)
@@ -43,11 +43,11 @@ class CosineHead(nn.Module):
 
 
 class GrowingHead(nn.Module):
-    """A head that takes new outputs without touching the old ones.
+    """A head that adds outputs without changing the old ones.
 
-    One wider matrix would be simpler, but a matrix product of another width may round its old columns otherwise. So
-    new outputs come as a new part. Parts double in size, with spare rows that are not shown until needed: a head that
-    grew class by class to C outputs has about log2(C) parts. Parts of cosines share one scale.
+    One wider matrix would be simpler, but a matrix product of another width may round its old columns differently. So
+    new outputs are added as a new part. Parts double in size, with spare rows that stay hidden until needed: a head
+    that grew class by class to C outputs has about log2(C) parts. Cosine parts share one scale.
     """
 
     def __init__(self, first: nn.Linear | CosineHead) -> None:
@@ -61,7 +61,7 @@ class GrowingHead(nn.Module):
         return torch.cat([part(features) for part in self.parts], dim=1)[:, : self.out_features]
 
     def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
-        """Returns the new parameters, if any, each with the old one whose part it takes."""
+        """Widen the head to `outputs`; return the new parameters, if any, each with the old one of the same role."""
         new: list[tuple[nn.Parameter, nn.Parameter]] = []
         if outputs > self._room:
             rows = max(outputs - self._room, self._room)
@@ -70,7 +70,7 @@ class GrowingHead(nn.Module):
             self.parts.append(part)
             self._room += rows
             pairs = zip(part.parameters(), self.parts[0].parameters(), strict=True)
-            new = [(mine, old) for mine, old in pairs if mine is not old]
+            new = [(added, old) for added, old in pairs if added is not old]
         self.out_features = outputs
         return new
 
@@ -85,6 +85,6 @@ class GrowingHead(nn.Module):
 
 
 def cosine_parts(head: nn.Module) -> list[CosineHead]:
-    """The parts of a head of cosines, in the order of its outputs."""
+    """Return the parts of a cosine head, in the order of its outputs."""
     parts = list(head.parts) if isinstance(head, GrowingHead) else [head]
     return [part for part in parts if isinstance(part, CosineHead)]

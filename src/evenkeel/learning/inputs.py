@@ -1,4 +1,4 @@
-"""What a user hands in, made into tensors: checked first, converted once."""
+"""User input as tensors: checked first, converted once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,13 @@ from torch import Tensor
 from evenkeel.errors import InputError, SettingsError
 from evenkeel.learning.torch_utils import are_finite
 
-Moments = tuple[Any, Any]  # mean and standard deviation: a number, or one for each channel or feature
+Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
 
 
 class InputSpec:
-    """Checks batches against the shape and kind of the first one, and turns stored samples into network input.
+    """The shape and dtype of samples, set by the first batch. Checks batches and turns samples into network input.
 
-    uint8 images stay uint8 until they enter the network, where they are divided by 255; floats are taken as they are.
+    uint8 images stay uint8 until they enter the network, where they are divided by 255; floats are used as they are.
     `normalize=(mean, std)` then subtracts and divides, along the first dimension of a sample.
     """
 
@@ -29,16 +29,16 @@ class InputSpec:
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
-                raise SettingsError("normalize takes (mean, std): two sequences of one length, std above zero.")
+                raise SettingsError("normalize must be (mean, std): two sequences of equal length, std above zero.")
             self._moments = like.detach().new_tensor(mean), like.detach().new_tensor(std)
 
     def check(self, x: object) -> Tensor:
-        """`x` as a tensor fit to be stored, or an InputError. Changes nothing."""
+        """Return `x` as a tensor that can be stored; raise InputError if it is invalid. Changes nothing."""
         batch = _as_tensor(x)
         if batch.dim() < 2:
             raise InputError(
                 f"x must be a batch, (samples, ...), but its shape is {tuple(batch.shape)}. "
-                "For a single sample give x[None]."
+                "For a single sample, give x[None]."
             )
         if batch.dtype != torch.uint8 and not batch.is_floating_point():
             kind = str(batch.dtype).removeprefix("torch.")
@@ -49,15 +49,17 @@ class InputSpec:
         if self.shape is not None and tuple(batch.shape[1:]) != self.shape:
             raise InputError(f"Samples of this learner have shape {self.shape}, but these have {_sample(batch)}.")
         if self.dtype is not None and batch.dtype != self.dtype:
-            known, given = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
-            raise InputError(f"This learner was given {known} before, and now {given}; keep to one of them.")
+            before, now = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
+            raise InputError(f"This learner was given {before} before and {now} now; use only one of them.")
         if batch.is_floating_point() and not are_finite(batch):
-            bad = (~torch.isfinite(batch)).flatten(1).any(dim=1).nonzero().flatten().tolist()
-            raise InputError(f"x holds NaN or infinite values, in {len(bad)} sample(s), the first at index {bad[0]}.")
+            invalid = (~torch.isfinite(batch)).flatten(1).any(dim=1).nonzero().flatten().tolist()
+            raise InputError(
+                f"x holds NaN or infinite values in {len(invalid)} sample(s), the first at index {invalid[0]}."
+            )
         return batch
 
     def fits(self, batch: Tensor, forward: Callable[[Tensor], Tensor]) -> None:
-        """Try the first batch on the network. `forward` must change nothing."""
+        """Raise InputError if the network cannot process the first batch. `forward` must change nothing."""
         if self.normalize is not None and len(self.normalize[0]) not in (1, batch.shape[1]):
             raise InputError(
                 f"normalize has {len(self.normalize[0])} channels, but samples of shape {_sample(batch)} have "
@@ -69,16 +71,17 @@ class InputSpec:
             if isinstance(error, SettingsError) and not _hint(batch):
                 raise
             reason = str(error).splitlines()[0]
-            vectors = " These are vectors; mlp is a network for such." if batch.dim() == 2 else ""
+            vectors = " These are vectors; mlp is a network for vectors." if batch.dim() == 2 else ""
             raise InputError(
-                f"The network cannot take samples of shape {_sample(batch)}.{vectors}{_hint(batch)} ({reason})"
+                f"The network cannot process samples of shape {_sample(batch)}.{vectors}{_hint(batch)} ({reason})"
             ) from error
 
     def accept(self, batch: Tensor) -> None:
-        """From now on samples look like these."""
+        """Record the shape and dtype of these samples: later ones must have the same."""
         self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
 
     def to_network(self, batch: Tensor) -> Tensor:
+        """Return stored samples as network input: scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         if self._moments is None:
             x = batch.to(self._like.dtype)
@@ -96,15 +99,15 @@ def _as_tensor(x: object) -> Tensor:
     try:
         array: np.ndarray[Any, Any] = np.array(x)
     except (ValueError, RuntimeError) as error:
-        raise InputError(f"x cannot be made into one array: {error}.") from None
+        raise InputError(f"x cannot be converted to one array: {error}.") from None
     if array.dtype.kind not in "biuf":
-        raise InputError(f"x must be an array or a tensor of numbers, but it is {type(x).__name__} of {array.dtype}.")
-    if array.dtype.itemsize > 1 and not (array.dtype.isnative and array.dtype.name in _TORCH_HAS):
+        raise InputError(f"x must be an array or a tensor of numbers, but it is a {type(x).__name__} of {array.dtype}.")
+    if array.dtype.itemsize > 1 and not (array.dtype.isnative and array.dtype.name in _TORCH_DTYPES):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     return torch.from_numpy(array)
 
 
-_TORCH_HAS = ("float16", "float32", "float64", "int16", "int32", "int64")
+_TORCH_DTYPES = ("float16", "float32", "float64", "int16", "int32", "int64")
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

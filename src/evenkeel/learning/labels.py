@@ -1,4 +1,4 @@
-"""Which label stands at which output of the head."""
+"""The mapping between labels and outputs of the head."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, cast
@@ -11,12 +11,14 @@ from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest
 
 
 def as_labels(y: object, name: str = "y") -> list[Hashable]:
-    """Labels as plain Python objects."""
+    """Return labels as plain Python objects; raise InputError if they are not a sequence of hashable values."""
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         raise InputError(f"{name} must be a sequence of labels, but it is the single value {y!r}.")
     if isinstance(y, Tensor | np.ndarray):
         if y.ndim != 1:
-            raise InputError(f"{name} must have one dimension, one entry a label, but its shape is {tuple(y.shape)}.")
+            raise InputError(
+                f"{name} must have one dimension, with one entry per label, but its shape is {tuple(y.shape)}."
+            )
         y = y.tolist()
     labels: list[Any] = [item.item() if isinstance(item, np.generic) or _is_number(item) else item for item in y]
     for label in labels:
@@ -27,7 +29,7 @@ def as_labels(y: object, name: str = "y") -> list[Hashable]:
         except TypeError:
             raise InputError(f"The label {label!r} is not hashable; use a string, a number or a tuple.") from None
         if label != label:  # noqa: PLR0124 - NaN is the one value that differs from itself
-            raise InputError("A label is NaN, which equals nothing, itself included, and so cannot name a class.")
+            raise InputError("A label is NaN, which is not even equal to itself and so cannot name a class.")
     return labels
 
 
@@ -36,7 +38,7 @@ def _is_number(item: object) -> bool:
 
 
 class LabelMap:
-    """Labels to outputs: in order of arrival, or fixed beforehand.
+    """A map from labels to outputs: in order of arrival, or fixed beforehand.
 
     >>> labels = LabelMap()
     >>> labels.add(labels.unknown(["cat", "dog", "cat"]))
@@ -52,13 +54,13 @@ class LabelMap:
             raise SettingsError(str(error)) from None
         self._output = {name: output for output, name in enumerate(self.names)}
         if len(self._output) < len(self.names):
-            raise SettingsError("classes names a label twice; each label has one output.")
+            raise SettingsError("classes lists a label twice; each label has one output.")
 
     def __contains__(self, label: Hashable) -> bool:
         return label in self._output
 
     def unknown(self, labels: Sequence[Hashable]) -> list[Hashable]:
-        """Labels that have no output yet, in order of arrival. With fixed classes there must be none."""
+        """Return the labels without an output, in order of arrival; raise InputError if the classes are fixed."""
         new = [label for label in dict.fromkeys(labels) if label not in self._output]
         if new and self.fixed:
             raise InputError(
@@ -68,25 +70,27 @@ class LabelMap:
         return new
 
     def add(self, new: Iterable[Hashable]) -> None:
+        """Give each new label the next output."""
         for label in new:
             self._output[label] = len(self.names)
             self.names.append(label)
 
     def drop(self, new: Sequence[Hashable]) -> None:
-        """Take back what was added last."""
+        """Remove the labels that were added last."""
         for label in new:
             del self._output[label]
         del self.names[len(self.names) - len(new) :]
 
     def outputs(self, labels: Sequence[Hashable]) -> Tensor:
+        """Return (labels,) the outputs of known labels."""
         return torch.tensor([self._output[label] for label in labels], dtype=torch.int64)
 
     def named(self, outputs: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
-        """The labels at `outputs`: an array of integers or of strings where all labels are that, else of objects."""
+        """Return the labels at `outputs`: an array of integers or strings if all labels are such, else of objects."""
         table: np.ndarray[Any, np.dtype[Any]]
         if all(type(name) is int and abs(name) < 2**63 for name in self.names):
             table = np.fromiter(cast(list[int], self.names), dtype=np.int64)
-        elif all(type(name) is str and not name.endswith("\0") for name in self.names):  # numpy cuts those off
+        elif all(type(name) is str and not name.endswith("\0") for name in self.names):  # numpy strips trailing NULs
             table = np.array(self.names, dtype=np.str_)
         else:
             table = np.fromiter(self.names, dtype=object)
@@ -94,18 +98,19 @@ class LabelMap:
         return named
 
     def copy(self) -> "LabelMap":
-        """Of its own from here on; the labels themselves are the same objects."""
-        made = LabelMap()
-        made.add(self.names)
-        made.fixed = self.fixed
-        return made
+        """Return an independent copy; the labels themselves are the same objects."""
+        copied = LabelMap()
+        copied.add(self.names)
+        copied.fixed = self.fixed
+        return copied
 
     def state(self) -> dict[str, Any]:
+        """Return the map as JSON, for `from_state`."""
         return {"fixed": self.fixed, "names": [_encode(name) for name in self.names]}
 
     @classmethod
     def from_state(cls, state: dict[str, Any], given: Sequence[Hashable] | None = None) -> "LabelMap":
-        """`given` replaces the labels of the file: needed where JSON could not hold them."""
+        """Return the map of a checkpoint. `given` replaces its labels, which is needed if JSON could not hold them."""
         names = [_decode(name) for name in state["names"]] if given is None else as_labels(given)
         opaque = [name.text for name in names if isinstance(name, _Opaque)]
         if opaque:
@@ -114,13 +119,15 @@ class LabelMap:
                 f"Pass labels=[...], all {len(names)} of them in the order of learner.classes."
             )
         if len(set(names)) < len(names):
-            raise CheckpointError("labels names one twice; each label has one output.")
+            raise CheckpointError("labels lists a label twice; each label has one output.")
         if len(names) != len(state["names"]):
-            raise CheckpointError(f"labels has {len(names)} entries, but the checkpoint {len(state['names'])} labels.")
-        made = cls()
-        made.add(names)
-        made.fixed = bool(state["fixed"])
-        return made
+            raise CheckpointError(
+                f"labels has {len(names)} entries, but the checkpoint has {len(state['names'])} labels."
+            )
+        restored = cls()
+        restored.add(names)
+        restored.fixed = bool(state["fixed"])
+        return restored
 
 
 def _some(names: Sequence[object]) -> str:
@@ -128,12 +135,14 @@ def _some(names: Sequence[object]) -> str:
 
 
 class _Opaque:
+    """A stand-in for a label that JSON could not hold; `text` is its repr."""
+
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def _encode(name: Hashable) -> Any:
-    """Text, numbers, None and tuples of them as JSON; of anything else only what it looks like."""
+    """Return text, numbers, None and tuples of them as JSON; of anything else only its repr."""
     if name is None or type(name) in (bool, int, float, str):
         return name
     if type(name) is tuple:

@@ -1,4 +1,4 @@
-"""The learner owns the step: it draws, forwards, corrects, steps and stores; the method says what to minimise."""
+"""The learner owns the step: it draws, forwards, corrects, steps and stores; the method defines what to minimise."""
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
@@ -39,13 +39,13 @@ STATISTICS = ("all", "replay")
 
 
 class Learner:
-    """A classifier that learns from a stream, batch by batch, and can be asked at any moment.
+    """A classifier that learns from a stream, batch by batch, and can be queried at any time.
 
     net: any `Net`. method: what to minimise. adaptor: `CBA()` or None. memory: samples, bytes ("8MB") or a `Memory`.
-    replay: samples in a memory draw. optimizer: made over `net.parameters()`, or a function that makes one. augment:
-    applied to every training view. normalize: (mean, std) by channel. classes: fix the labels and their outputs; else
-    they take outputs in order of arrival and the head grows. statistics: whose batches move batch norm's running
-    statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
+    replay: samples per memory draw. optimizer: one over `net.parameters()`, or a function that creates one. augment:
+    applied to every training view. normalize: (mean, std) per channel. classes: fix the labels and their outputs;
+    otherwise they take outputs in order of arrival and the head grows. statistics: which batches update batch norm's
+    running statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> from evenkeel.learning.methods import ER
@@ -72,8 +72,8 @@ class Learner:
     ) -> None:
         require_parts(net, method, adaptor, augment)
         one_of("statistics", statistics, STATISTICS)
-        # A net that comes wholly in evaluation mode (a pretrained one, say) is to be trained all the same, but parts
-        # that were put there on purpose (a frozen backbone, a frozen batch norm) stay.
+        # A net that arrives entirely in evaluation mode (a pretrained one, say) is trained all the same, but parts put
+        # into that mode on purpose (a frozen backbone, a frozen batch norm) stay in it.
         if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
             net.train()
         self.net = net
@@ -89,11 +89,11 @@ class Learner:
         self.labels = LabelMap(classes)
         if len(self.labels.names) > net.outputs:
             raise SettingsError(
-                f"classes has {len(self.labels.names)} labels, but the head only {net.outputs} outputs."
+                f"classes has {len(self.labels.names)} labels, but the head has only {net.outputs} outputs."
             )
         if statistics == "replay" and method.joint_forward:
             raise SettingsError(
-                "statistics='replay' needs new and old samples forwarded apart, but this method joins them."
+                "statistics='replay' needs new and old samples forwarded separately, but this method joins them."
             )
         if method.cosine_head:
             make_cosine(net, method, optimizer)
@@ -101,7 +101,7 @@ class Learner:
         self._inputs = InputSpec(next(net.head.parameters()), normalize)
         for part in self.memory.parts:
             part.to_network = self._inputs.to_network
-        self._asked = Classifier(net, method, self.memory, self.labels, self._inputs)
+        self._classifier = Classifier(net, method, self.memory, self.labels, self._inputs)
         self._generators = Generators(self.seed)
         if adaptor is not None:
             adaptor.attach(net, self.optimizer, self.seed)
@@ -121,18 +121,18 @@ class Learner:
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_step" in self.__dict__ and name in Step.__dataclass_fields__:
-            raise AttributeError(f"{name} belongs to the learner for good. Make another learner with another {name}.")
+            raise AttributeError(f"{name} cannot be replaced in a learner. Create another learner with another {name}.")
         super().__setattr__(name, value)
 
     @property
     def classes(self) -> list[Hashable]:
-        """The labels known so far, in the order of the head's outputs."""
+        """Return the labels known so far, in the order of the head's outputs."""
         return list(self.labels.names)
 
     # Learning
 
     def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
-        """Learn one batch. `key`: what `forget` finds the samples by later, one for each or one for all."""
+        """Learn one batch. `key`: identifies the samples for a later `forget`, one per sample or one for all."""
         batch, labels = self._inputs.check(x), as_labels(y)
         if len(batch) == 0:
             raise InputError("The batch is empty.")
@@ -141,23 +141,24 @@ class Learner:
         keys = hash_keys(key, len(batch)).to(batch.device)
         new = self.labels.unknown(labels)
         if self._inputs.shape is None:
-            self._inputs.fits(batch, self._asked.classify)
+            self._inputs.fits(batch, self._classifier.classify)
             self.memory.require_room(batch)
             if self.augment is not None:
-                self.augment(batch[:1].clone(), torch.Generator())  # whether it can take such samples at all
+                self.augment(batch[:1].clone(), torch.Generator())  # raises if it cannot process such samples
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._inputs.accept(batch)
         self.labels.add(new)
         rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
-        apart = self.memory.choose_held_out(rows["x"], rows["y"], self._generators["memory"])
+        held_out = self.memory.choose_held_out(rows["x"], rows["y"], self._generators["memory"])
         try:
-            outcomes = self._train({name: column[~apart] for name, column in rows.items()})
+            outcomes = self._train({name: column[~held_out] for name, column in rows.items()})
         except BaseException:
-            self.labels.drop(new)  # what was not learned must not be predicted
+            self.labels.drop(new)  # a label that was not learned must not be predicted
             raise
-        if self.memory.held is not None and bool(apart.any()):
-            self.memory.held.insert({name: column[apart] for name, column in rows.items()}, self._generators["memory"])
+        if self.memory.held is not None and bool(held_out.any()):
+            apart = {name: column[held_out] for name, column in rows.items()}
+            self.memory.held.insert(apart, self._generators["memory"])
         self.step += 1
         outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
         return StepRecord(
@@ -173,19 +174,19 @@ class Learner:
         )
 
     def _train(self, rows: Mapping[str, Tensor]) -> list[Outcome]:
-        """The updates for what is not held out of a batch; then it is stored."""
+        """Update on the rows that are not held out, then store them."""
         if not len(rows["y"]):
             return []
         with torch.inference_mode(False), torch.enable_grad():
             outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.method.repeats)]
-        columns = self._step.remembered(outcomes[0].new)  # as it was before any update had seen these samples
+        columns = self._step.remembered(outcomes[0].new)  # as it was before any update on these samples
         if self.method.rehearses:
             self.memory.insert({**rows, **columns}, self._generators["memory"])
         return outcomes
 
     def boundary(self) -> None:
-        """Tell the learner that a task ended. Most methods do not care; one with `needs_boundaries` learns its first
-        task for ever unless it is told.
+        """Signal the end of a task. Most methods ignore it; for one with `needs_boundaries`, everything belongs to the
+        first task until this is called.
         """
         with torch.inference_mode(False), torch.enable_grad():
             self.method.boundary(self.net, self.memory)
@@ -193,16 +194,16 @@ class Learner:
             self.adaptor.boundary()
 
     def forget(self, key: Hashable) -> int:
-        """Remove from memory all samples learned with this key; returns how many there were.
+        """Remove all samples learned with this key from memory, and return how many there were.
 
-        What the weights learned from them stays; nothing here can undo that.
+        The weights keep what they learned from them; nothing here can undo that.
         """
         return self.memory.remove(key)
 
     def grow(self, outputs: int) -> None:
         """Make room for `outputs` classes: in the head, in each net the method holds, in the adaptor, in stored logits.
 
-        `learn` does it when a label finds no free output. The logits there were keep every bit.
+        `learn` calls it when a new label has no free output. The existing logits keep every bit.
         """
         self.net.require_growable(outputs)
         seed = next_seed(self._generators["grow"])
@@ -211,7 +212,7 @@ class Learner:
                 if any(weight is old for weight in group["params"]):
                     group["params"].append(new)
         for part in self.method.modules():
-            if isinstance(part, Net) and part.outputs < outputs:  # not the net itself, if the method keeps it
+            if isinstance(part, Net) and part.outputs < outputs:  # not the net itself, if the method holds it
                 part.grow(outputs, seed)
         self.method.grow(outputs)
         for name in self.method.logit_columns:
@@ -219,29 +220,29 @@ class Learner:
         if self.adaptor is not None:
             self.adaptor.grow(outputs)
 
-    # Asking
+    # Predicting
 
     def logits(self, x: object) -> Tensor:
-        """(n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
-        return self._asked.logits(x)
+        """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
+        return self._classifier.logits(x)
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
-        """(n, classes) probabilities, in the order of `classes`."""
-        return self._asked.predict_proba(x)
+        """Return (n, classes) probabilities, in the order of `classes`."""
+        return self._classifier.predict_proba(x)
 
     def predict(self, x: object) -> NDArray[Any]:
-        """The most likely label of each sample, among the labels known. Changes nothing; the adaptor is not used."""
-        return self._asked.predict(x)
+        """Return the most likely known label of each sample. Changes nothing; the adaptor is not used."""
+        return self._classifier.predict(x)
 
     def snapshot(self) -> Classifier:
-        """A copy of what can be asked, which stays as it is while this learner goes on, and may be asked meanwhile."""
-        return self._asked.snapshot()
+        """Return a frozen copy for prediction that is safe to use while this learner keeps learning."""
+        return self._classifier.snapshot()
 
     def alignment(self, x: object, y: object) -> tuple[float, float, float] | None:
-        """Gradient alignment on a batch that might be learned next (Theorem 1 of the CBA paper). Changes nothing.
+        """Return the gradient alignment on a possible next batch (Theorem 1 of the CBA paper). Changes nothing.
 
         The cosine between the gradients of the training loss, with the adaptor, and of the memory loss, without it; and
-        their norms. None while the memory is empty, where a label is new, or where a gradient is zero.
+        their norms. None while the memory is empty, if a label is new, or if a gradient is zero.
         """
         batch, labels = self._inputs.check(x), as_labels(y)
         if not len(self.memory) or any(label not in self.labels for label in labels):
@@ -253,14 +254,14 @@ class Learner:
         cosine = float(training @ memory) / (norms[0] * norms[1]) if all(norms) else nan
         return (cosine, *norms) if isfinite(cosine) else None
 
-    # Stopping and going on
+    # Saving and resuming
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, so that `load` goes on bit for bit. Safe to be killed at any moment."""
+        """Write everything to one file, from which `load` resumes bit for bit. An interruption leaves an older file."""
         checkpoint.write(path, *self.state())
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Everything there is to this learner: facts as JSON, and nested dicts of tensors (not copied)."""
+        """Return the whole state of this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
             **checkpoint.facts_of(self._step),
             "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
@@ -282,21 +283,21 @@ class Learner:
         augment: Augment | None = None,
         labels: Sequence[Hashable] | None = None,
     ) -> "Learner":
-        """The learner of a checkpoint, to go on bit for bit on the same kind of machine and number of threads.
+        """Return the learner of a checkpoint; it resumes bit for bit on the same kind of machine and number of threads.
 
-        Parts of this library are built again from the file. What is your own code must be given anew, as it was at the
-        start: `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of odd types.
+        Parts of this library are rebuilt from the file. Your own parts must be passed again, as they were at the start:
+        `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of types that JSON cannot hold.
         """
         facts, tensors = checkpoint.read(path)
         parts = checkpoint.rebuild_parts(
             facts, net=net, method=method, adaptor=adaptor, memory=memory, optimizer=optimizer, augment=augment
         )
         learner = cls(**parts, **facts["settings"])
-        learner.labels = learner._asked.labels = LabelMap.from_state(facts["labels"], labels)
+        learner.labels = learner._classifier.labels = LabelMap.from_state(facts["labels"], labels)
         learner.step = facts["step"]
         try:
             checkpoint.fill(learner._step, facts, tensors)
         except (RuntimeError, ValueError) as error:
             reason = str(error).strip().replace("\n\t", " ")
-            raise CheckpointError(f"{str(path)!r} does not fit the parts given: {reason}") from error
+            raise CheckpointError(f"{str(path)!r} does not match the parts given: {reason}") from error
         return learner

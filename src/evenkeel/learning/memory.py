@@ -1,8 +1,8 @@
-"""The memory: columns of tensors, a policy that says which samples stay, draws without replacement.
+"""The memory: columns of tensors, a policy that decides which samples stay, draws without replacement.
 
-Every sample is given a random priority when it arrives, and the memory keeps the highest. That is an exact reservoir:
-each set of `capacity` samples of the stream is equally likely, however the stream is cut into batches. The highest
-priority ever turned away is a bar that later samples must pass, also when removals have made room.
+Every sample gets a random priority when it arrives, and the memory keeps the highest. That is an exact reservoir:
+each set of `capacity` samples of the stream is equally likely, however the stream is split into batches. The highest
+priority ever rejected is a bar that later samples must pass, even after removals have made room.
 """
 
 import re
@@ -28,7 +28,7 @@ class Memory:
 
     `capacity` is a number of samples or an amount of bytes ("8MB"). `policy`: "reservoir" keeps a uniform sample of the
     stream; "balanced" gives every class an equal share (what a rare class cannot fill goes to the others) and keeps a
-    uniform sample of each class. `held_out`: this share of the capacity is a memory of its own, `held`, balanced, for
+    uniform sample of each class. `held_out`: this share of the capacity is a separate balanced memory, `held`, for
     samples that are never trained on.
 
     >>> memory = Memory(2)
@@ -44,57 +44,57 @@ class Memory:
         self.policy = policy
         self.held_out = fraction("held_out", held_out)
         self._bytes = parse_bytes(capacity) if isinstance(capacity, str) else None
-        # Of a memory in bytes the number of slots is known only with the first sample.
+        # The number of slots of a memory in bytes is known only with the first sample.
         self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
-        self.held: Memory | None = self._part_apart() if held_out else None
-        self.to_network: Callable[[Tensor], Tensor] = torch.clone  # from stored samples; a learner says how
-        self.version = 0  # another number after each change
-        self._salt: int | None = None  # of the choice what to hold out
+        self.held: Memory | None = self._split_held_out() if held_out else None
+        self.to_network: Callable[[Tensor], Tensor] = torch.clone  # stored samples to network input; set by a learner
+        self.version = 0  # increases with each change
+        self._salt: int | None = None  # of the hash that chooses the samples to hold out
         self._spared = torch.zeros(0, dtype=torch.int64)  # hashes of samples not held out because their class was new
         self.seen = 0
         self._filled = 0
         self._columns: dict[str, Tensor] = {}
-        self._bars = torch.full((1,), -1.0, dtype=torch.float64)  # (groups,) highest priority turned away
+        self._bars = torch.full((1,), -1.0, dtype=torch.float64)  # (groups,) highest priority rejected
 
     def __repr__(self) -> str:
         return call_text(self)
 
     def __len__(self) -> int:
-        """Samples to train on; those held out are not counted."""
+        """Return the number of samples to train on; those held out are not counted."""
         return self._filled
 
     @property
     def parts(self) -> "list[Memory]":
-        """This memory, and the one held out."""
+        """Return this memory and, if there is one, its held-out part."""
         return [self] if self.held is None else [self, self.held]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, filled or not."""
+        """Return the bytes of the columns, filled or not."""
         return sum(column.nbytes for part in self.parts for column in part._columns.values())
 
     def column(self, name: str) -> Tensor:
-        """(len(self), ...) a view of what is stored under `name`."""
+        """Return (len(self), ...) a view of the filled rows of column `name`."""
         return self._columns[name][: self._filled]
 
     def samples(self, rows: Tensor | slice = slice(None)) -> Draw:
-        """Stored samples as the network takes them, without augmentation."""
+        """Return stored samples as network input, without augmentation."""
         return Draw(self.to_network(self.column("x")[rows].clone()), self.column("y")[rows])
 
     @property
     def extra_columns(self) -> set[str] | None:
-        """The columns that a method stores beside ours; None before the first sample."""
+        """Return the columns that a method stores in addition to ours; None before the first sample."""
         return self._columns.keys() - set(OWN_COLUMNS) if self._columns else None
 
     def require_room(self, x: Tensor) -> None:
-        """An InputError if not even one sample like those of `x` fits into the bytes given, or into each part."""
+        """Raise InputError if a sample like those of `x` is larger than the memory, or than one of its parts."""
         needed = x[:1].nbytes + 3 * 8  # with its output, key and priority
         if any(part._bytes is not None and needed > part._bytes for part in self.parts):
-            apart = f", of which it holds {self.held_out} out," if self.held_out else ""
-            raise InputError(f"memory={self.capacity!r}{apart} cannot hold one sample, which takes {needed:,} bytes.")
+            share = f", of which it holds out {self.held_out}," if self.held_out else ""
+            raise InputError(f"memory={self.capacity!r}{share} cannot hold one sample, which takes {needed:,} bytes.")
 
     def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
-        """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, what `remove` finds."""
+        """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, the keys for `remove`."""
         y = rows["y"]
         priority = torch.rand(len(y), dtype=torch.float64, generator=generator)
         offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority.to(y.device)}
@@ -110,17 +110,17 @@ class Memory:
         if wanted > self.slots:
             pool_priority = torch.cat([self.column("priority"), offered["priority"][fresh]])
             pool_group = torch.cat([self._group(self.column("y")), group[fresh]])
-            stays = torch.ones(wanted, dtype=torch.bool, device=y.device)
-            stays[self._turn_away(pool_group, pool_priority, wanted - self.slots)] = False
-            fresh = fresh[stays[self._filled :]]
-            holes = (~stays[: self._filled]).nonzero().flatten()
+            kept = torch.ones(wanted, dtype=torch.bool, device=y.device)
+            kept[self._reject(pool_group, pool_priority, wanted - self.slots)] = False
+            fresh = fresh[kept[self._filled :]]
+            holes = (~kept[: self._filled]).nonzero().flatten()
             slots = torch.cat([holes, torch.arange(self._filled, self.slots, device=y.device)])
         for name, column in self._columns.items():
             column[slots] = offered[name][fresh]
         self._filled = min(self.slots, wanted)
 
     def draw(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """`count` different rows, uniformly; all of them, in random order, when there are fewer."""
+        """Return `count` different rows, drawn uniformly; all rows, in random order, if there are fewer."""
         picked = sample_without_replacement(self._filled, count, generator)
         return {
             name: column[picked.to(column.device)]
@@ -129,46 +129,46 @@ class Memory:
         }
 
     def choose_held_out(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """(samples,) which of an incoming batch to hold out: by chance, but none of a class not trained on yet.
+        """Return (samples,) which of an incoming batch to hold out: at random, but none of a class not trained on yet.
 
-        Chance is a hash of the sample with a salt drawn once, so that a sample that comes again, in another pass over
-        the data, is on the same side again. Those spared for their class's sake are remembered as such.
+        The choice is a hash of the sample with a salt drawn once, so that a sample that returns in another pass over
+        the data is on the same side again. Samples spared because their class was new are remembered as such.
         """
         if self.held is None:
             return torch.zeros_like(y, dtype=torch.bool)
         if self._salt is None:
             self._salt = next_seed(generator)
-        marks = hash_samples(x, self._salt)
-        wanted = ((marks & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(marks, self._spared.to(marks.device))
-        trained = torch.zeros_like(wanted)
+        hashes = hash_samples(x, self._salt)
+        chosen = ((hashes & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(hashes, self._spared.to(hashes.device))
+        trained = torch.zeros_like(chosen)
         for part in self.parts:
             if len(part):
                 trained |= torch.isin(y, part.column("y"))
-        self._spared = torch.cat([self._spared, marks[wanted & ~trained].cpu()])
-        return wanted & trained
+        self._spared = torch.cat([self._spared, hashes[chosen & ~trained].cpu()])
+        return chosen & trained
 
     def prefer(self, rows: Tensor) -> None:
-        """Let these rows of one class leave memory in this order, the last first.
+        """Make these rows of one class leave memory in reverse order, the last first.
 
-        They exchange their priorities, so that nothing changes for samples that come later.
+        They exchange their priorities, so nothing changes for later samples.
         """
         self.version += 1
         priority = self._columns["priority"]
         priority[rows] = priority[rows].sort(descending=True).values
 
     def remove(self, key: object) -> int:
-        """Delete every sample stored under `key`; returns how many there were. Their bytes are overwritten."""
-        apart = 0 if self.held is None else self.held.remove(key)
+        """Delete every sample stored under `key`, overwriting its bytes, and return how many there were."""
+        held_out = 0 if self.held is None else self.held.remove(key)
         if not self._columns:
-            return apart
+            return held_out
         gone = self.column("key") == hash_key(key)
         if len(self) == self.slots and bool(gone.any()):
             self._raise_bars()
         self._delete(gone.nonzero().flatten())
-        return apart + int(gone.sum())
+        return held_out + int(gone.sum())
 
     def widen(self, name: str, width: int) -> None:
-        """Give a column of logits more outputs. For a class unknown at its time, a sample has its lowest logit then."""
+        """Widen a column of logits. For classes unknown when it was stored, a sample gets the lowest of its logits."""
         if name not in self._columns:
             return
         old = self._columns[name]
@@ -188,7 +188,9 @@ class Memory:
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
         columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
         if self._bytes is None and self.slots != state["slots"]:
-            raise CheckpointError(f"The memory has {self.slots} slots, but that of the checkpoint {state['slots']}.")
+            raise CheckpointError(
+                f"The memory has {self.slots} slots, but that of the checkpoint has {state['slots']}."
+            )
         self.seen, self.slots, self._bars = int(state["seen"]), int(state["slots"]), state["bars"].clone()
         self._filled = len(columns["y"]) if columns else 0
         self._columns = {name: self._empty(column) for name, column in columns.items()}
@@ -199,8 +201,8 @@ class Memory:
             self.held.load_state_dict(state["held"], device)
             self._salt, self._spared = state["salt"], state["spared"].clone()
 
-    def _part_apart(self) -> "Memory":
-        """Takes its share of slots or bytes away from this memory."""
+    def _split_held_out(self) -> "Memory":
+        """Split off the held-out part with its share of the slots or bytes."""
         if self._bytes is not None:
             taken = max(1, int(self._bytes * self.held_out))
             self._bytes -= taken
@@ -225,7 +227,7 @@ class Memory:
         return sum(column.nbytes for column in self._columns.values()) // self.slots
 
     def _group(self, y: Tensor) -> Tensor:
-        """The competition a row takes part in: all rows are in one, or each class in its own."""
+        """Return the group in which a row competes: one for all rows, or one per class."""
         return y if self.policy == "balanced" else torch.zeros_like(y)
 
     def _widen_bars(self, group: Tensor) -> None:
@@ -234,32 +236,32 @@ class Memory:
             self._bars = torch.cat([self._bars, torch.full((missing,), -1.0, dtype=torch.float64)])
 
     def _raise_bars(self) -> None:
-        """Before samples leave a full memory: later ones must pass the lowest that is kept.
+        """Raise the bars to the lowest kept priority, before samples leave a full memory.
 
-        Then they are as likely to be in it as the earlier ones, to one part in the number of samples seen.
+        Later samples are then as likely to be kept as earlier ones, up to one part in the number of samples seen.
         """
         group, priority = self._group(self.column("y")).cpu(), self.column("priority").cpu()
         lowest = torch.full_like(self._bars, torch.inf).scatter_reduce_(0, group, priority, "amin")
         competing = (self._bars >= 0) & lowest.isfinite()
         self._bars[competing] = lowest[competing]
 
-    def _turn_away(self, group: Tensor, priority: Tensor, count: int) -> Tensor:
-        """(count,) the rows that must go; raises the bars accordingly."""
+    def _reject(self, group: Tensor, priority: Tensor, count: int) -> Tensor:
+        """Return (count,) the rows that must go, and raise the bars accordingly."""
         if self.policy == "reservoir":
-            out = priority.topk(count, largest=False).indices
+            rejected = priority.topk(count, largest=False).indices
         else:
-            # Every class in turn gives its best, second best, ... row; those that come last go.
+            # Each class in turn contributes its best, second-best, ... row; the last ones in that order go.
             by_priority = priority.argsort(descending=True)
             by_class = by_priority[group[by_priority].argsort(stable=True)]
             first = torch.searchsorted(group[by_class], group[by_class])
             rank = torch.empty_like(group)
             rank[by_class] = torch.arange(len(group), device=group.device) - first
-            out = by_priority[rank[by_priority].argsort(stable=True)][-count:]
-        self._bars.scatter_reduce_(0, group[out].cpu(), priority[out].cpu(), "amax")
-        return out
+            rejected = by_priority[rank[by_priority].argsort(stable=True)][-count:]
+        self._bars.scatter_reduce_(0, group[rejected].cpu(), priority[rejected].cpu(), "amax")
+        return rejected
 
     def _delete(self, gone: Tensor) -> None:
-        """Fill the holes from the end, so that no second copy of the columns is ever made."""
+        """Delete rows and fill the holes from the end, so that the columns are never copied."""
         self.version += 1
         kept = self._filled - len(gone)
         stays = torch.ones(self._filled, dtype=torch.bool, device=gone.device)
@@ -273,7 +275,7 @@ class Memory:
     def _shrink(self, slots: int) -> None:
         if slots < self._filled:
             group, priority = self._group(self.column("y")), self.column("priority")
-            self._delete(self._turn_away(group, priority, self._filled - slots).sort().values)
+            self._delete(self._reject(group, priority, self._filled - slots).sort().values)
         if slots < self.slots:
             self._columns = {name: column[:slots].clone() for name, column in self._columns.items()}
             self.slots = slots
@@ -283,10 +285,10 @@ MEMORIES: dict[str, type[Memory]] = {"memory": Memory}
 
 
 def sample_without_replacement(population: int, count: int, generator: torch.Generator) -> Tensor:
-    """(min(count, population),) different numbers below `population`, in random order."""
+    """Return (min(count, population),) different numbers below `population`, in random order."""
     if population <= 50 * count:
         return torch.randperm(population, generator=generator)[:count]
-    # Much larger than the sample: draw until enough are different, instead of shuffling the whole population.
+    # The population is much larger than the sample: draw until enough are different instead of shuffling it all.
     chosen: dict[int, None] = {}
     while len(chosen) < count:
         chosen.update(dict.fromkeys(torch.randint(population, (count,), generator=generator).tolist()))
@@ -294,7 +296,8 @@ def sample_without_replacement(population: int, count: int, generator: torch.Gen
 
 
 def parse_bytes(text: str) -> int:
-    """
+    """Return the number of bytes that `text` stands for; raise SettingsError if it is not an amount of bytes.
+
     >>> parse_bytes("8MB"), parse_bytes("1.5 KiB")
     (8000000, 1536)
     """

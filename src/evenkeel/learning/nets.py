@@ -1,4 +1,4 @@
-"""Networks: a backbone that gives features, and a head that turns them into logits. Any modules will do."""
+"""Networks: a backbone that computes features, and a head that turns them into logits. Any modules can be used."""
 
 import copy
 import weakref
@@ -13,11 +13,11 @@ from evenkeel.learning.heads import CosineHead, GrowingHead
 from evenkeel.learning.registry import Recipe
 from evenkeel.learning.torch_utils import tensor_version
 
-PREDICT_BATCH = 128  # samples forwarded at once outside a step: the fastest on a conv net, see benchmarks/run_cost.py
+PREDICT_BATCH = 128  # samples per forward outside a step: the fastest for a conv net, see benchmarks/run_cost.py
 
 
 class Net(nn.Module):
-    """A backbone and a head, both as they come.
+    """A network made of a backbone and a head, which may be any modules.
 
     >>> net = Net(nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU()), nn.Linear(8, 3))
     >>> net(torch.zeros(2, 3, 4)).shape
@@ -33,16 +33,16 @@ class Net(nn.Module):
             )
         self.backbone = backbone
         self.head = head
-        self.recipe = recipe  # how to build this net again; None for a user's own modules
-        self.growth: list[int] = []  # outputs after each growth, so that a checkpoint can grow a new net alike
+        self.recipe = recipe  # how to rebuild this net; None for a user's own modules
+        self.growth: list[int] = []  # outputs after each growth, so that a checkpoint can grow a new net the same way
         self._cut: _Cut | None = None
 
     @classmethod
     def split(cls, model: nn.Module, head: str = "fc") -> "Net":
         """Cut a whole classifier at its last linear layer, the submodule called `head` ("fc", "classifier.1", ...).
 
-        `model` itself is not changed, and shares its parameters with the net: it sees what the net learns, up to the
-        first new output, or until a method makes the head one of cosines.
+        `model` itself is not changed and shares its parameters with the net: it follows what the net learns, until the
+        first output is added or a method replaces the head by a cosine head.
 
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> x = torch.ones(2, 4)
@@ -51,7 +51,7 @@ class Net(nn.Module):
         """
         linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and name]
         if head not in linear:
-            choices = ", ".join(map(repr, linear[-5:])) or "none at all"
+            choices = ", ".join(map(repr, linear[-5:])) or "none"
             raise SettingsError(
                 f"head={head!r} is not a linear layer of this {type(model).__name__}. Its last linear layers: "
                 f"{choices}.{nearest(head, linear)}"
@@ -63,14 +63,15 @@ class Net(nn.Module):
 
     @property
     def outputs(self) -> int:
+        """Return the number of outputs of the head."""
         width = self.head.out_features
         assert isinstance(width, int)
         return width
 
     def features(self, x: Tensor) -> Tensor:
-        """(n, in_features of the head)"""
+        """Return (n, in_features of the head) features; raise SettingsError if the backbone returns something else."""
         out = self.backbone(x)
-        if isinstance(out, Mapping):  # Hugging Face models answer with a mapping
+        if isinstance(out, Mapping):  # Hugging Face models return a mapping
             out = out.get("logits")
         if self._cut is not None and not torch.compiler.is_compiling() and not self._cut.passed_on(out):
             raise SettingsError(
@@ -78,14 +79,14 @@ class Net(nn.Module):
                 "Give the two parts instead: Net(backbone, head)."
             )
         if not isinstance(out, Tensor) or len(out) != len(x):
-            given = f"{len(out)} rows" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            actual = f"{len(out)} rows" if isinstance(out, Tensor) else f"a {type(out).__name__}"
             raise SettingsError(
-                f"The backbone must give a tensor with a row for each of {len(x)} samples, not {given}."
+                f"The backbone must return a tensor with a row for each of {len(x)} samples, not {actual}."
             )
         features: Tensor = out.flatten(1)
         if features.shape[1] != self.head.in_features:
             raise SettingsError(
-                f"The backbone gives {features.shape[1]} features for each sample, "
+                f"The backbone returns {features.shape[1]} features for each sample, "
                 f"but the head takes {self.head.in_features}."
             )
         return features
@@ -96,24 +97,25 @@ class Net(nn.Module):
 
     @property
     def cosine_scale(self) -> nn.Parameter | None:
-        """The learned factor of a cosine head; None where the head is another."""
+        """Return the learned scale of a cosine head; None for any other head."""
         head = self.head.parts[0] if isinstance(self.head, GrowingHead) else self.head
         return head.scale if isinstance(head, CosineHead) else None
 
     def make_cosine(self, scale: float = 10.0) -> None:
-        """Let a cosine head take the place of a linear one, with its rows. Before an optimizer is made of them."""
+        """Replace a linear head by a cosine head with the same rows. Call this before creating an optimizer."""
         if self.cosine_scale is not None:
             return
         if not isinstance(self.head, nn.Linear):
             raise SettingsError(
-                f"The head is a {type(self.head).__name__}; only an nn.Linear can be made a cosine head. "
+                f"The head is a {type(self.head).__name__}; only an nn.Linear can be turned into a cosine head. "
                 "Build the net as Net(backbone, CosineHead(features, classes))."
             )
         self.head = CosineHead.of(self.head, scale=scale)
 
     def require_growable(self, outputs: int) -> None:
+        """Raise SettingsError if the head cannot be widened to `outputs`."""
         if outputs <= self.outputs:
-            raise SettingsError(f"The head has {self.outputs} outputs already; it cannot be made {outputs}.")
+            raise SettingsError(f"The head already has {self.outputs} outputs; it cannot be widened to {outputs}.")
         if not isinstance(self.head, nn.Linear | CosineHead | GrowingHead):
             raise SettingsError(
                 f"The head has {self.outputs} outputs and a new class needs one more, but a "
@@ -121,9 +123,9 @@ class Net(nn.Module):
             )
 
     def grow(self, outputs: int, seed: int) -> list[tuple[nn.Parameter, nn.Parameter]]:
-        """Widen the head to `outputs`. The logits there were keep every bit.
+        """Widen the head to `outputs`. The existing logits keep every bit.
 
-        Returns the new parameters, if any, each with the old one whose part it takes (weight or bias).
+        Return the new parameters, if any, each with the old one whose role it shares (weight or bias).
         """
         self.require_growable(outputs)
         if isinstance(self.head, nn.Linear | CosineHead):
@@ -134,7 +136,7 @@ class Net(nn.Module):
 
 
 class _Cut(nn.Module):
-    """Stands where the head was. Knows what it passed on last, so that Net can tell whether anything came after."""
+    """A placeholder for the head that records its last output, so that Net can check whether the model changes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +149,7 @@ class _Cut(nn.Module):
         return features
 
     def passed_on(self, out: object) -> bool:
-        """Whether `out` is what came by here last, and was not written into since."""
+        """Return whether `out` is the last output of this module and has not been written to since."""
         last = None if self._passed is None else self._passed()
         return last is not None and last is out and tensor_version(last) == self._version
 
@@ -156,7 +158,7 @@ class _Cut(nn.Module):
 
 
 def _replace(module: nn.Module, path: Sequence[str], new: nn.Module) -> nn.Module:
-    """`module` with `new` at `path`: new containers along the path, everything else shared."""
+    """Return `module` with `new` at `path`: new containers along the path, everything else shared."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     name, rest = path[0], path[1:]

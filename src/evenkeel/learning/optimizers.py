@@ -1,4 +1,4 @@
-"""The network's optimizer: made by the user, described for a checkpoint, made again from it."""
+"""The network's optimizer: created by the user, described for a checkpoint, and created again from it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,40 +9,45 @@ from torch.optim import SGD, Optimizer
 from evenkeel.errors import CheckpointError, SettingsError
 from evenkeel.learning.nets import Net
 
-MakeOptimizer = Callable[[Any], Optimizer]  # from parameters, or groups of them: a class of torch.optim will do
+MakeOptimizer = Callable[[Any], Optimizer]  # from parameters or groups of them, such as a class of torch.optim
 
 
 def make_optimizer(given: Optimizer | MakeOptimizer | None, net: Net) -> Optimizer:
+    """Return the optimizer given, or create it; raise SettingsError if it holds parameters that are not the net's."""
     if given is None:
         return SGD(net.parameters(), lr=0.03)  # the rate of the CBA authors' own commands
     if not isinstance(given, Optimizer) and not callable(given):
-        raise SettingsError(f"optimizer={given!r} is neither an optimizer nor a function that makes one of parameters.")
-    made = given if isinstance(given, Optimizer) else given(net.parameters())
+        raise SettingsError(
+            f"optimizer={given!r} is neither an optimizer nor a function that creates one from parameters."
+        )
+    optimizer = given if isinstance(given, Optimizer) else given(net.parameters())
     known = {id(weight) for weight in net.parameters()}
-    if not all(id(weight) in known for group in made.param_groups for weight in group["params"]):
-        raise SettingsError("The optimizer holds parameters that are not the net's. Make it over net.parameters().")
-    return made
+    if not all(id(weight) in known for group in optimizer.param_groups for weight in group["params"]):
+        raise SettingsError("The optimizer holds parameters that are not the net's. Create it over net.parameters().")
+    return optimizer
 
 
 def optimizer_facts(optimizer: Optimizer, net: Net) -> dict[str, Any]:
-    """What a checkpoint needs beside the optimizer's own state: its class, and which parameters are in which group."""
+    """Return what a checkpoint needs besides the optimizer's state: its class, and the parameters of each group."""
     names = {id(weight): name for name, weight in net.named_parameters()}
     groups = [[names[id(weight)] for weight in group["params"]] for group in optimizer.param_groups]
     return {"class": type(optimizer).__name__, "groups": groups}
 
 
 def make_optimizer_again(facts: dict[str, Any], given: Optimizer | MakeOptimizer | None, net: Net) -> Optimizer:
-    """The optimizer of a checkpoint, over the same groups of parameters; its options come with its state."""
+    """Return the optimizer of a checkpoint, over the same groups of parameters; its options are part of its state."""
     if isinstance(given, Optimizer):
         return given
     make: MakeOptimizer | None = given or getattr(torch.optim, facts["class"], None)
     if make is None:
         raise CheckpointError(
             f"The checkpoint's optimizer, {facts['class']}, is not one of torch.optim. Pass optimizer=..., a function "
-            "that makes it from parameters."
+            "that creates it from parameters."
         )
     weights = dict(net.named_parameters())
     missing = [name for names in facts["groups"] for name in names if name not in weights]
     if missing:
-        raise CheckpointError(f"The net given has no parameter {missing[0]!r}, which the checkpoint's optimizer moves.")
+        raise CheckpointError(
+            f"The net given has no parameter {missing[0]!r}, which the checkpoint's optimizer updates."
+        )
     return make([{"params": [weights[name] for name in names]} for names in facts["groups"]])

@@ -1,4 +1,4 @@
-"""Settings are constructor arguments kept under the same name; text and recipes of a part derive from the signature."""
+"""Parts by name. Settings are constructor arguments, kept under the same name; recipes derive from the signature."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,24 +8,24 @@ import numpy as np
 
 from evenkeel.errors import CheckpointError, SettingsError, nearest
 
-Recipe = dict[str, Any]  # {"name": key of a registry, "settings": {...}}: JSON, enough to build the part again
+Recipe = dict[str, Any]  # {"name": key of a registry, "settings": {...}}: JSON, enough to rebuild the part
 Registry = Mapping[str, Callable[..., Any]]
 
 
 def settings(part: object) -> dict[str, Any]:
-    """The constructor arguments of `part`, as it keeps them."""
+    """Return the constructor arguments of `part`, read from its attributes."""
     parameters = inspect.signature(type(part)).parameters.values()
-    named = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    return {name: getattr(part, name) for name in named}
+    names = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return {name: getattr(part, name) for name in names}
 
 
 def call_text(part: object) -> str:
-    """How one would write `part` in code."""
+    """Return the constructor call that creates `part`, as code."""
     return f"{type(part).__name__}({', '.join(f'{name}={value!r}' for name, value in settings(part).items())})"
 
 
 def describe(part: object, registry: Registry) -> Recipe:
-    """The recipe of `part`; only its class where it is, or holds, something not in the registry (a user's own)."""
+    """Return the recipe of `part`; only its class if it is, or holds, something not in the registry (a user's own)."""
     kind = {"class": type(part).__name__}
     try:
         return kind | _recipe(part, registry)
@@ -34,7 +34,7 @@ def describe(part: object, registry: Registry) -> Recipe:
 
 
 def build(recipe: Recipe, registry: Registry) -> Any:
-    """The part that `recipe` describes."""
+    """Build the part that `recipe` describes."""
     name = recipe["name"]
     if name not in registry:
         raise SettingsError(f"{name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
@@ -45,11 +45,11 @@ def build(recipe: Recipe, registry: Registry) -> Any:
 
 
 def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) -> Any:
-    """A part of a checkpoint: the one given, or else the one its recipe describes."""
+    """Return a part of a checkpoint: the one `given`, which must match its recipe, or one built from the recipe."""
     if given is not None:
         if recipe is None or recipe["class"] != type(given).__name__:
-            kept = "none" if recipe is None else recipe["class"]
-            raise CheckpointError(f"The checkpoint's {name} is {kept}, but {name}= is {type(given).__name__}.")
+            saved = "none" if recipe is None else recipe["class"]
+            raise CheckpointError(f"The checkpoint's {name} is {saved}, but {name}= is {type(given).__name__}.")
         return given
     if recipe is None:
         return None
@@ -68,7 +68,7 @@ def _recipe(part: object, registry: Registry) -> Recipe:
 
 
 def _plain(value: object, registry: Registry) -> Any:
-    """`value` as JSON can hold it; a part inside a part (the base of RAR) becomes a recipe."""
+    """Return `value` as JSON; a part inside a part (the base of RAR) becomes a recipe."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):

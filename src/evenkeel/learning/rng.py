@@ -1,7 +1,7 @@
-"""Randomness: named generators that all come from one seed.
+"""Randomness: named generators, all derived from one seed.
 
-Each user of chance has a generator of its own, so that adding one (an adaptor, say) does not move the others: ER and
-ER+CBA of one seed see the same augmentations and the same memory draws. All states are part of a checkpoint.
+Each consumer of random numbers has its own generator, so that adding one (an adaptor, say) does not affect the others:
+ER and ER+CBA with one seed see the same augmentations and memory draws. All states are part of a checkpoint.
 """
 
 import hashlib
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 GENERATORS = ("augment", "draw", "grow", "memory", "method", "net", "query")
-"""augment: views of the training groups; draw: replay; grow: weights of new outputs; memory: what is kept; method: the
-method's own; net: dropout and the like inside the network; query: everything the adaptor's outer step draws."""
+"""augment: views of the training groups; draw: replay; grow: weights of new outputs; memory: which samples are
+kept; method: the method's own; net: dropout and the like inside the network; query: all draws of the adaptor's outer
+step."""
 
 
 def derive(seed: int, name: str) -> int:
-    """A seed for `name`, unrelated to that of any other name.
+    """Return a seed for `name`, unrelated to that of any other name.
 
     >>> derive(0, "draw") != derive(0, "augment") != derive(1, "augment")
     True
@@ -26,6 +27,7 @@ def derive(seed: int, name: str) -> int:
 
 
 def make_generator(seed: int, name: str) -> torch.Generator:
+    """Return a new generator for `name`."""
     return torch.Generator().manual_seed(derive(seed, name))
 
 
@@ -55,14 +57,15 @@ class Generators:
 
 
 def next_seed(generator: torch.Generator) -> int:
+    """Draw a seed from the generator."""
     return int(torch.randint(2**32, (), generator=generator))
 
 
 @contextmanager
 def global_seed(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generator for code that can use no other (default initialisation, dropout), then put it back.
+    """Seed torch's global generator for code that can use no other (default initialisation, dropout), then restore it.
 
-    torch.random.fork_rng does the same at a cost that counts in a step.
+    torch.random.fork_rng does the same, but is too slow to call in every step.
     """
     generators = [torch.default_generator]
     if device is not None and device.type == "cuda":

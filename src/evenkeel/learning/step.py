@@ -1,4 +1,4 @@
-"""One update: forward the new batch and memory draws, train the adaptor where due, step the network."""
+"""One update: forward the new batch and memory draws, train the adaptor if due, step the network."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -22,6 +22,8 @@ from evenkeel.learning.types import Draw, View
 
 @dataclass(frozen=True)
 class Outcome:
+    """The result of one update."""
+
     new: View  # the incoming batch as it was seen in this update, before the optimizer's step
     loss: float
     outer_loss: float | None
@@ -30,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Step:
-    """The parts that take part in an update. Call it with a batch and its outputs."""
+    """The parts involved in an update. Call it with a batch and its outputs."""
 
     net: Net
     method: Method
@@ -48,8 +50,8 @@ class Step:
         with global_seed(next_seed(self.generators["net"]), batch.device):
             try:
                 outcome, jointly = self._gradients(batch, y, before)
-            except BaseException:  # whatever it is, nothing may count a batch that was not learned
-                _put_back(before)
+            except BaseException:  # of any kind: a batch that was not learned must leave no trace
+                _restore(before)
                 raise
             self.optimizer.step()
             if self.adaptor is not None:
@@ -59,22 +61,22 @@ class Step:
 
     @torch.no_grad()
     def _before(self) -> list[tuple[Tensor, Tensor]]:
-        """What changes before it is known whether a batch can be learned, with its values now.
+        """Return the tensors that may change before it is certain that the batch can be learned, with their values.
 
-        Running statistics, and what a method's `before_step` may write: the head, and its own buffers.
+        These are the running statistics, and what a method's `before_step` may write to: the head and its own buffers.
         """
         mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
-        return [(each, each.clone()) for each in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+        return [(tensor, tensor.clone()) for tensor in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
 
     def _gradients(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> tuple[Outcome, bool]:
-        """Everything up to the optimizer's step; and whether the adaptor has gradients, too."""
+        """Do everything up to the optimizer's step; return the outcome and whether the adaptor has gradients too."""
         augment = self.generators["augment"]
         draws = self._training_draws(batch, y, self.generators["draw"], augment)
         self.method.before_step(self.net, draws[0])
         groups = self._forward(draws)
         for view in groups:
             _require_finite("A logit", view.logits)
-        # An input of 1e30 may overflow a running variance, though every logit is finite.
+        # An input of 1e30 may overflow a running variance although every logit is finite.
         _require_finite("A running statistic", *(now for now, then in before if are_finite(then)))
 
         outer_loss, jointly, query = None, False, list[View]()
@@ -106,7 +108,7 @@ class Step:
         return self.inputs.to_network(batch if self.augment is None else self.augment(batch, generator))
 
     def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
-        """The incoming batch, and as many memory draws as the method wants."""
+        """Return the incoming batch, and as many memory draws as the method uses."""
         new = Draw(self._view_of(batch.clone(), augment), y)  # the batch itself is stored later, untouched
         old = range(self.method.draws if len(self.memory) else 0)
         return [
@@ -123,22 +125,25 @@ class Step:
         return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
 
     def remembered(self, view: View) -> dict[str, Tensor]:
-        """What the method wants stored with the samples of `view`, held to its contract."""
+        """Return the columns that the method stores with the samples of `view`; raise MethodError if one is invalid."""
         columns = {name: column.detach() for name, column in self.method.remember(view).items()}
         known = self.memory.extra_columns
         if known is not None and columns.keys() != known:
-            raise MethodError(f"`remember` must always give the same columns: {sorted(known)}, not {sorted(columns)}.")
+            raise MethodError(
+                f"`remember` must always return the same columns: {sorted(known)}, not {sorted(columns)}."
+            )
         for name, column in columns.items():
             if name in OWN_COLUMNS:
-                raise MethodError(f"`remember` gave a column {name!r}, but the memory uses that name itself.")
+                raise MethodError(f"`remember` returned a column {name!r}, but the memory uses that name itself.")
             if len(column) != len(view.y):
-                raise MethodError(f"`remember` gave {len(column)} rows of {name!r} for {len(view.y)} samples.")
+                raise MethodError(f"`remember` returned {len(column)} rows of {name!r} for {len(view.y)} samples.")
         return columns
 
     def gradients(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Of the training loss with the adaptor, and of the memory loss without it, by the net's weights, flat.
+        """Return the flat gradients of the training loss with the adaptor and of the memory loss without it.
 
-        They are those of a step that might be next, with views and draws of `generator`. Changes nothing.
+        They are those of a possible next step, with views and draws from `generator`, with respect to the net's
+        weights. Changes nothing.
         """
         before = self._before()
         try:
@@ -155,13 +160,13 @@ class Step:
                 torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
                 for loss in (training, memory)
             )
-            first, second = (torch.cat([each.flatten() for each in parts]) for parts in by_weight)
+            of_training, of_memory = (torch.cat([part.flatten() for part in parts]) for parts in by_weight)
         finally:
-            _put_back(before)
-        return first, second
+            _restore(before)
+        return of_training, of_memory
 
     def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
-        """Fresh memory draws for the outer objective: by batch statistics, and the running ones are not touched."""
+        """Return fresh memory draws for the outer objective, forwarded without moving the running statistics."""
         device = self.memory.column("y").device
         with (
             global_seed(next_seed(generator), device),
@@ -171,7 +176,7 @@ class Step:
             return [self._joint(self._draw(generator, generator))[0] for _ in range(max(1, self.method.draws))]
 
     def _forward(self, draws: Sequence[Draw]) -> list[View]:
-        """New first, then old, each with batch statistics of its own, unless the method wants them as one."""
+        """Forward the new batch, then the old ones, each with its own batch statistics unless the method joins them."""
         if self.method.joint_forward:
             return self._joint(*draws)
         with scratch_buffers(self.net) if self.statistics == "replay" else nullcontext():
@@ -181,7 +186,7 @@ class Step:
         return views
 
     def _joint(self, *draws: Draw) -> list[View]:
-        """One forward of all the draws, cut up again. Without an adaptor `adapted` is `logits` itself."""
+        """Forward all the draws as one batch and split the result; `adapted` is `logits` itself until corrected."""
         sizes = [len(draw.y) for draw in draws]
         x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
         with running_statistics(self.net) if len(x) == 1 else nullcontext():
@@ -192,14 +197,14 @@ class Step:
 
 
 @torch.no_grad()
-def _put_back(before: Sequence[tuple[Tensor, Tensor]]) -> None:
-    for each, value in before:
-        each.copy_(value)
+def _restore(before: Sequence[tuple[Tensor, Tensor]]) -> None:
+    for tensor, value in before:
+        tensor.copy_(value)
 
 
 def _require_finite(name: str, *values: Tensor) -> None:
     if not are_finite(*values):
         raise DivergenceError(
-            f"{name} is no longer a finite number. The network is as it was before this update; a lower learning rate "
-            "or normalised inputs may help."
+            f"{name} is NaN or infinite; the update was rolled back. A lower learning rate or normalised inputs may "
+            "help."
         )

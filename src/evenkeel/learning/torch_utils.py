@@ -1,4 +1,4 @@
-"""What torch lacks: modes and buffers for a while, versions of tensors, and a fast check for finite numbers."""
+"""Additions to torch: temporary modes and buffers, versions of tensors, and a fast check for finite numbers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,25 +12,26 @@ from torch.nn.modules.batchnorm import _BatchNorm
 def are_finite(*values: Tensor) -> bool:
     """Return whether all numbers are finite, in one pass over each tensor.
 
-    The least and the largest of numbers are NaN if one of them is. torch.isfinite takes several times as long, and
+    The minimum and the maximum of numbers are NaN if one of them is. torch.isfinite takes several times as long, and
     this is called in every step and every prediction.
     """
     return all(isfinite(end) for value in values if value.numel() for end in value.detach().aminmax())
 
 
 def version(module: nn.Module) -> tuple[int, ...]:
-    """Another value after each change of a parameter or buffer in place."""
-    held = chain(module.parameters(), module.buffers())
-    return tuple(number for tensor in held for number in (id(tensor), tensor_version(tensor)))
+    """Return a value that differs after every in-place change of a parameter or buffer."""
+    tensors = chain(module.parameters(), module.buffers())
+    return tuple(number for tensor in tensors for number in (id(tensor), tensor_version(tensor)))
 
 
 def tensor_version(tensor: Tensor) -> int:
+    """Return a number that increases with every in-place change; always 0 for a tensor of inference mode."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, then every submodule back to the mode it was in (a frozen batch norm stays frozen)."""
+    """Switch to evaluation mode, then return every submodule to its own mode (a frozen batch norm stays frozen)."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -42,24 +43,24 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def scratch_buffers(module: nn.Module) -> Iterator[None]:
-    """Copies of the buffers for a while: what a forward writes (running statistics of batch norm) is thrown away.
+    """Replace the buffers by copies for a while: what a forward writes (running statistics of batch norm) is discarded.
 
-    Copies also serve the graph of such a forward, which would otherwise read, in its backward, what a later forward
-    wrote over the originals.
+    The copies also keep the graph of such a forward valid: its backward would otherwise read what a later forward
+    wrote to the originals.
     """
-    kept = [(part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items()]
-    for part, name, buffer in kept:
+    originals = [(part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items()]
+    for part, name, buffer in originals:
         part._buffers[name] = None if buffer is None else buffer.clone()
     try:
         yield
     finally:
-        for part, name, buffer in kept:
+        for part, name, buffer in originals:
             part._buffers[name] = buffer
 
 
 @contextmanager
 def running_statistics(module: nn.Module) -> Iterator[None]:
-    """Batch norm by its running statistics, which stay as they are: a group of one sample has no others."""
+    """Let batch norm use its running statistics without updating them: a single sample has no batch statistics."""
     norms = [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
     for part in norms:
         part.training = False

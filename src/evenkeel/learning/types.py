@@ -1,4 +1,4 @@
-"""The named, frozen shapes that travel between memory, network, method and adaptor."""
+"""Frozen records passed between memory, network, method and adaptor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,21 +22,21 @@ class View:
     x: Tensor  # (n, ...) network input
     y: Tensor  # (n,) int64 outputs
     stored: Mapping[str, Tensor]  # columns of `remember` and `recall`, each (n, ...)
-    features: Tensor  # (n, features) what the head was given
+    features: Tensor  # (n, features) the input of the head
     logits: Tensor  # (n, outputs) of the plain head
-    adapted: Tensor  # (n, outputs) what the adaptor made of them
+    adapted: Tensor  # (n, outputs) corrected by the adaptor
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What happened in one call of `Learner.learn`."""
+    """A summary of one call of `Learner.learn`."""
 
     step: int  # calls of `learn` so far, this one included
     samples: int  # in the incoming batch
-    updates: int  # optimizer steps made (the method's repeats; none where the whole batch was held out)
-    loss: float | None  # mean of the training loss over these updates; None where the whole batch was held out
-    outer_loss: float | None  # mean loss of the adaptor's outer steps; None when there was none
+    updates: int  # optimizer steps taken (the method's repeats; 0 if the whole batch was held out)
+    loss: float | None  # mean of the training loss over these updates; None if the whole batch was held out
+    outer_loss: float | None  # mean loss of the adaptor's outer steps; None if there was none
     replayed: int  # samples drawn from memory for training, over all updates
     stored: int  # samples in memory afterwards
-    seen: int  # samples offered to memory since the beginning
+    seen: int  # samples offered to memory since the start
     classes: int  # labels known afterwards

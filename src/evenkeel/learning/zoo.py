@@ -1,4 +1,4 @@
-"""Networks ready to use, with PyTorch's default initialisation from a seed of their own."""
+"""Ready-made networks with PyTorch's default initialisation, each drawn from a seed of its own."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,6 +12,8 @@ from evenkeel.learning.rng import derive, global_seed
 
 
 class _Block(nn.Module):
+    """A residual block of two 3x3 convolutions."""
+
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
@@ -29,10 +31,10 @@ class _Block(nn.Module):
 
 
 class _Images(nn.Sequential):
-    """Convolutions in channels_last, which is the faster layout on a CPU (a row of benchmarks/step_cost.py).
+    """Convolutions in channels_last, the faster layout on a CPU (measured by benchmarks/step_cost.py).
 
-    Not for very narrow ones: torch 2.13 corrupts the heap in the backward of a 1x1 convolution with stride 2 and fewer
-    than 8 channels in that layout.
+    Very narrow ones stay contiguous: in that layout, torch 2.13 corrupts the heap in the backward pass of a 1x1
+    convolution with stride 2 and fewer than 8 channels.
     """
 
     def __init__(self, *layers: nn.Module, width: int) -> None:
@@ -50,7 +52,7 @@ class _Images(nn.Sequential):
 
 
 def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0) -> Net:
-    """CIFAR-style ResNet-18: 3x3 stem, no max-pool. Width 64 is the CBA paper's, 20 the slim one of the literature.
+    """A CIFAR-style ResNet-18: 3x3 stem, no max-pool. Width 64 is the CBA paper's, 20 the "slim" one of the literature.
 
     >>> sum(p.numel() for p in resnet18(classes=10).parameters())
     11173962
@@ -99,7 +101,7 @@ def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) 
 
 
 def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: int = 0) -> Net:
-    """Linear layers with ReLU, for feature vectors (or small images, flattened).
+    """Linear layers with ReLU, for feature vectors (or small images, which it flattens).
 
     >>> mlp(features=384, classes=150)(torch.zeros(2, 384)).shape
     torch.Size([2, 150])

@@ -1,4 +1,4 @@
-"""CBA beside its gradient: when it acts, what it leaves alone, and what it costs the others in randomness (nothing)."""
+"""CBA apart from its gradient: when it acts, what it does not change, and that it leaves other generators alone."""
 
 from functools import partial
 from typing import Any
@@ -13,13 +13,13 @@ from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.memory import Memory
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
 
-# Tasks and batches per task of one online run with batches of 32 (last one dropped), and the outer updates it makes.
+# Tasks and batches per task of one online run with batches of 32 (last one dropped), and its number of outer updates.
 RUNS = {"cifar10": (5, 312, 252), "cifar100": (10, 156, 288), "tiny-imagenet": (10, 312, 567)}
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_number_of_outer_updates(run: str) -> None:
-    """Check 5 of the facts."""
+    """(tasks - 1) * ceil(batches / 5): at every 5th update, from the second task on."""
     tasks, batches, expected = RUNS[run]
     adaptor = ek.CBA(hidden=(2,), start="second-task")
     one = ek.Learner(ek.mlp(features=1, classes=tasks, hidden=(1,)), ek.ER(), adaptor=adaptor, memory=5, replay=1)
@@ -33,7 +33,7 @@ def test_number_of_outer_updates(run: str) -> None:
 
 @pytest.mark.parametrize("method", ADAPTABLE)
 def test_a_silent_adaptor_is_no_adaptor(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check 2 of the facts: residual zero and outer steps off, method + CBA equals the method bit for bit."""
+    """With residual zero and outer steps off, method + CBA equals the method bit for bit."""
     alone, silent = learner(METHODS[method]()), learner(METHODS[method](), ek.CBA())
     assert silent.adaptor is not None
     with torch.no_grad():
@@ -52,7 +52,7 @@ def test_a_silent_adaptor_is_no_adaptor(method: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("adaptor", [name for name in ADAPTORS if name != "none"])
 @pytest.mark.parametrize("method", ADAPTABLE)
 def test_with_and_without_cba_the_same_samples_are_seen(method: str, adaptor: str) -> None:
-    """Common random numbers: batches, augmentations, memory draws and what is kept are those of the method alone."""
+    """Common random numbers: batches, augmentations, memory draws and stored samples are those of the method alone."""
     seen: dict[str, list[Tensor]] = {}
     for name in ("none", adaptor):
         one = learner(METHODS[method](), ADAPTORS[name]())
@@ -73,7 +73,7 @@ def test_with_and_without_cba_the_same_samples_are_seen(method: str, adaptor: st
 
 
 @pytest.mark.parametrize("method", ADAPTABLE)
-def test_cba_changes_the_learner_but_not_its_answers_form(method: str) -> None:
+def test_cba_acts_in_training_but_not_in_prediction(method: str) -> None:
     """The adaptor is active in training (or all of the above would be empty) and absent from prediction."""
     alone, with_cba = learner(METHODS[method]()), learner(METHODS[method](), ADAPTORS["cba"]())
     learn_all(alone, images())
@@ -115,7 +115,7 @@ def test_when_outer_steps_are_due() -> None:
         due.append(third.due(batch, filled(0)))
         third.after_step(learned=False)
         if step == 3:
-            third.boundary()  # counts anew
+            third.boundary()  # counting restarts
     assert due == [True, False, False, True, True, False, False, True]
 
 
@@ -141,7 +141,7 @@ def test_any_hidden_sizes(hidden: tuple[int, ...]) -> None:
 
 def test_only_a_step_that_can_be_unrolled() -> None:
     class MySGD(SGD):
-        """May do anything in its step."""
+        """An SGD whose step may do anything."""
 
     for optimizer in (partial(Adam, lr=1e-3), partial(MySGD, lr=1e-3)):
         with pytest.raises(ek.SettingsError, match=r"CBA unrolls one step.*but not for (Adam|MySGD)"):
@@ -149,17 +149,17 @@ def test_only_a_step_that_can_be_unrolled() -> None:
         ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), adaptor=ek.CBA(training="joint"), optimizer=optimizer)
 
 
-def test_a_head_that_nothing_moves() -> None:
+def test_a_head_without_trained_parameters_is_refused() -> None:
     net = ek.mlp(features=2, classes=2)
     optimizer = SGD(net.backbone.parameters(), lr=0.1)
-    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+    with pytest.raises(ek.SettingsError, match="updates none of the head's parameters"):
         ek.Learner(net, ek.ER(), adaptor=ek.CBA(), optimizer=optimizer)
     net.head.requires_grad_(False)
-    with pytest.raises(ek.SettingsError, match="moves none of its parameters"):
+    with pytest.raises(ek.SettingsError, match="updates none of the head's parameters"):
         ek.Learner(net, ek.ER(), adaptor=ek.CBA())
 
 
-def test_buffers_of_a_head_are_left_alone_by_the_outer_step() -> None:
+def test_the_outer_step_does_not_change_buffers_of_the_head() -> None:
     class Normed(torch.nn.Module):
         in_features, out_features = 8, 4
 
@@ -181,7 +181,7 @@ def test_buffers_of_a_head_are_left_alone_by_the_outer_step() -> None:
     learn_all(alone, images(size=1))  # one sample: running statistics, in the head too
 
 
-def test_an_outer_gradient_that_overflows_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outer_gradient_that_overflows_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner(ek.ER(), ek.CBA(every=1, start="first"))
     learn_all(one, images()[:3])
     before = snapshot(one)
@@ -191,7 +191,7 @@ def test_an_outer_gradient_that_overflows_is_not_taken(monkeypatch: pytest.Monke
     assert not [path for path in differences(before, snapshot(one)) if path.startswith(("/1/adaptor", "/1/net"))]
 
 
-def test_a_loss_that_ignores_the_adaptor_is_told_so() -> None:
+def test_a_loss_that_ignores_the_adaptor_is_reported() -> None:
     class Deaf(ek.Method):
         def loss(self, new: ek.View, old: Any) -> Tensor:
             return torch.nn.functional.cross_entropy(new.logits, new.y)
@@ -210,14 +210,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_wrong_settings_are_a_sentence(fault: str) -> None:
+def test_wrong_settings_raise_a_sentence(fault: str) -> None:
     given, message = WRONG[fault]
     with pytest.raises(ek.SettingsError, match=message):
         ek.CBA(**given)
 
 
 def test_growth_keeps_what_the_adaptor_learned() -> None:
-    """With no mass on the new class, g of the old classes is what it was."""
+    """With no mass on the new class, g of the old classes is unchanged."""
     adaptor = ek.CBA(hidden=(8,), every=1, lr=1e-2)
     learn_all(learner(ek.ER(), adaptor), images())
     given = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))

@@ -43,7 +43,7 @@ def reference_of(method: str, cba: CBA) -> Reference:
 def one_update(
     method: str, cba: CBA, monkeypatch: pytest.MonkeyPatch, optimizer: str = "momentum-decay"
 ) -> tuple[Learner, Update]:
-    """The first batch of the second task."""
+    """Return the update of the first batch of the second task."""
     learner = second_task(METHODS[method][0](), cba, OPTIMIZERS[optimizer])
     updates = watch(learner, monkeypatch)
     learner.learn(*batch((2, 3), 3))
@@ -84,7 +84,7 @@ def test_outer_gradient_of_a_head_that_just_grew(method: str, monkeypatch: pytes
     cba = CBA(every=1)
     learner = second_task(METHODS[method][0](), cba, outputs=2)
     updates = watch(learner, monkeypatch)
-    for seed, classes in enumerate([(2, 3), (3, 4), (2, 3)]):  # the second needs a new part, which has rows to spare
+    for seed, classes in enumerate([(2, 3), (3, 4), (2, 3)]):  # the second needs a new part, which has spare rows
         learner.learn(*batch(classes, seed))
     assert len(updates[-1].sgd) > len(updates[0].sgd) > 2
     for update in updates:
@@ -156,7 +156,7 @@ def test_virtual_step_is_the_step_of_torch(options: dict[str, Any], steps: int) 
 @pytest.mark.parametrize("variant", ["released", "logits-constant", "probabilities-through", "paper"])
 @pytest.mark.parametrize("method", THREE)
 def test_inner_gradient(method: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network sees g as a constant shift, of the new omega already; omega gets nothing from the inner loss."""
+    """To the network, g is a constant shift with the new omega; omega gets no gradient from the inner loss."""
     cba = ADAPTORS[variant]()
     _, update = one_update(method, cba, monkeypatch)
     reference = reference_of(method, cba)
@@ -188,11 +188,11 @@ def test_stored_logits_are_those_before_the_step(method: str, monkeypatch: pytes
     assert_close(stored, [first.groups[0].x, f, reference.adapted(f, omega)], 1e-12)
 
 
-# ---- what an outer step leaves alone, and what it costs ----
+# ---- what an outer step does not change, and what it costs ----
 
 
 def all_but_omega(learner: Learner) -> dict[str, Tensor]:
-    """Copies of all that an outer step must not touch; of randomness only the stream of its own may move."""
+    """Return copies of everything an outer step must not change: of the generators, all but its own."""
     parts: dict[str, dict[str, Tensor | None]] = {
         "net": dict(learner.net.state_dict()),
         "gradient": {name: weight.grad for name, weight in learner.net.named_parameters()},

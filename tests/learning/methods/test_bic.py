@@ -47,7 +47,7 @@ def slow_bic(
     shift: Sequence[float],
     temperature: float = 2.0,
 ) -> float:
-    """The teacher's word is given corrected already."""
+    """Return the loss; the teacher's logits are already corrected."""
     old, new = sides(task_of, task)
 
     def corrected(rows: Sequence[Tensor]) -> Tensor:
@@ -141,7 +141,7 @@ def test_the_fit_has_the_lowest_cross_entropy(seed: int) -> None:
 
 
 def biased_net(outputs: int, bias: float) -> ek.Net:
-    """Tells classes by the largest input; outputs from the third on are favoured."""
+    """Return a net that predicts the largest input, biased toward the outputs from the third on."""
     head = nn.Linear(6, outputs)
     with torch.no_grad():
         head.weight.copy_(4 * torch.eye(6)[:outputs])
@@ -154,7 +154,7 @@ def one_hot(y: Sequence[int], seed: int) -> Labelled:
 
 
 def learn_task(one: ek.Learner, first: int) -> None:
-    """Classes `first` and `first` + 1; where the head grew for them, its new rows are put in by hand."""
+    """Learn classes `first` and `first` + 1; if the head grew for them, its new rows are set by hand."""
     for place in range(12):
         one.learn(*one_hot([first, first + 1] * 3, seed=50 * first + place))
     if isinstance(one.net.head, GrowingHead):
@@ -165,8 +165,8 @@ def learn_task(one: ek.Learner, first: int) -> None:
 
 
 @pytest.mark.parametrize("fixed", [True, False], ids=["all-outputs", "growing"])
-def test_the_correction_takes_the_bias_back_and_stays(fixed: bool) -> None:
-    """The net never moves (lr = 0), so that all that changes is the correction."""
+def test_the_correction_removes_the_bias_and_stays(fixed: bool) -> None:
+    """The net never changes (lr = 0), so only the correction does."""
     one = plain_learner(
         ek.BiC(held_out=0.3), net=biased_net(6 if fixed else 2, bias=6.0), memory=100, optimizer=partial(SGD, lr=0.0)
     )
@@ -218,8 +218,8 @@ def test_the_correction_takes_the_bias_back_and_stays(fixed: bool) -> None:
     assert accuracy(6) > 0.9
 
 
-def test_the_fit_sees_what_is_held_out_as_a_prediction_would() -> None:
-    """By running statistics, which do not move, and normalised."""
+def test_the_fit_processes_held_out_samples_like_a_prediction() -> None:
+    """It uses running statistics, which do not change, and normalised inputs."""
     one = small_learner(ek.BiC(held_out=0.3), memory=60)
     method, held = one.method, one.memory.held
     assert isinstance(method, ek.BiC)

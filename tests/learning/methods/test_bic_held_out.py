@@ -1,4 +1,4 @@
-"""BiC: what is held out, and that it is never trained on."""
+"""BiC: which samples are held out, and that they are never trained on."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from evenkeel.learning.types import View
 
 
 def numbered(y: Sequence[int], start: int) -> Labelled:
-    """Samples whose first value is a number of their own."""
+    """Return samples whose first value is their own number."""
     x, labels = points(y, seed=start)
     x[:, 0] = torch.arange(start, start + len(labels), dtype=torch.float64)
     return x / 100, labels
@@ -32,7 +32,7 @@ def ids(x: Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize("adaptor", ["none", "cba"])
-def test_what_is_held_out_is_never_trained_on(adaptor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_samples_are_never_trained_on(adaptor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trained, held, kept = set[int](), set[int](), set[int]()
     loss, query_loss = ek.BiC.loss, ek.BiC.query_loss
 
@@ -75,7 +75,7 @@ def balanced_counts(y: Tensor, classes: int, slots: int) -> bool:
     return sum(counts) == slots and max(counts) - min(counts) <= 1
 
 
-def test_the_part_held_out_is_balanced_and_within_its_share() -> None:
+def test_the_held_out_part_is_balanced_and_within_its_share() -> None:
     one = plain_learner(ek.BiC(held_out=0.2), memory=50)
     held = one.memory.held
     assert held is not None
@@ -92,7 +92,7 @@ def test_the_part_held_out_is_balanced_and_within_its_share() -> None:
 
 
 @pytest.mark.parametrize("capacity", ["2KB", "4000B", "1.5 KiB"])
-def test_the_part_held_out_takes_its_share_of_the_bytes(capacity: str) -> None:
+def test_the_held_out_part_uses_its_share_of_the_bytes(capacity: str) -> None:
     size = {"2KB": 2000, "4000B": 4000, "1.5 KiB": 1536}[capacity]
     one = plain_learner(ek.BiC(held_out=0.2), memory=capacity)
     held = one.memory.held
@@ -108,15 +108,15 @@ def test_the_part_held_out_takes_its_share_of_the_bytes(capacity: str) -> None:
     assert balanced_counts(held.column("y"), 4, len(held))
 
 
-def test_a_memory_in_bytes_never_takes_more() -> None:
+def test_a_memory_in_bytes_never_exceeds_its_budget() -> None:
     one = plain_learner(ek.BiC(held_out=0.1), memory="250B")
-    with suppress(ek.InputError):  # to refuse it would do as well
+    with suppress(ek.InputError):  # refusing it is fine too
         for place in range(20):
             one.learn(*numbered([0, 1] * 4, 8 * place))
     assert one.memory.nbytes <= 250
 
 
-def test_the_share_held_out_is_the_one_asked_for() -> None:
+def test_the_share_held_out_is_the_requested_one() -> None:
     memory = ek.Memory(100, held_out=0.3)
     y = torch.arange(20000) % 4
     known = y != 0
@@ -125,7 +125,7 @@ def test_the_share_held_out_is_the_one_asked_for() -> None:
     apart = memory.choose_held_out(x, y, seeded(1))
     assert not bool(apart[~known].any())
     assert stats.binomtest(int(apart[known].sum()), 15000, 0.3).pvalue > 1e-4
-    assert torch.equal(memory.choose_held_out(x, y, seeded(2)), apart)  # the same samples, whenever they come again
+    assert torch.equal(memory.choose_held_out(x, y, seeded(2)), apart)  # the same samples whenever they return
     memory.insert({"x": torch.zeros(1, 2), "y": torch.tensor([0])}, seeded())
     assert torch.equal(memory.choose_held_out(x, y, seeded(3)), apart)  # also those spared when their class was new
     new = memory.choose_held_out(x + 20000, y, seeded(3))
@@ -154,7 +154,7 @@ def test_no_sample_is_held_out_of_the_first_batch_with_its_class(fixed: bool) ->
         x, _ = numbered(y, 10 * place)
         before = one.memory.seen
         record = one.learn(x, y)
-        firsts = {0: 4, 1: 2, 2: 3, 3: 1}[place]  # samples of classes that come for the first time
+        firsts = {0: 4, 1: 2, 2: 3, 3: 1}[place]  # samples of classes that appear for the first time
         assert record.updates == 1
         assert one.memory.seen - before >= firsts
         if len(held):
@@ -182,7 +182,7 @@ def test_a_batch_held_out_as_a_whole_makes_no_update() -> None:
     assert 0 < whole < 10
 
 
-def test_forgetting_a_key_finds_what_is_held_out() -> None:
+def test_forgetting_a_key_removes_held_out_samples_too() -> None:
     one = plain_learner(ek.BiC(held_out=0.4))
     held = one.memory.held
     assert held is not None
@@ -200,15 +200,15 @@ def test_forgetting_a_key_finds_what_is_held_out() -> None:
 
 def test_a_memory_that_holds_out_another_share_is_refused() -> None:
     with pytest.raises(
-        ek.SettingsError, match=r"holds out 0.1 of its memory, but .* 0.0; give Memory\(..., held_out=0.1\)"
+        ek.SettingsError, match=r"holds out 0.1 of its memory, but .* holds out 0.0; give Memory\(..., held_out=0.1\)"
     ):
         plain_learner(ek.BiC(), memory=ek.Memory(50, policy="balanced"))
-    with pytest.raises(ek.SettingsError, match=r"holds out 0.0 of its memory, but .* 0.2"):
+    with pytest.raises(ek.SettingsError, match=r"holds out 0.0 of its memory, but .* holds out 0.2"):
         plain_learner(ek.ER(), memory=ek.Memory(50, held_out=0.2))
     assert plain_learner(ek.BiC(), memory=ek.Memory(50, held_out=0.1)).memory.policy == "reservoir"
     with pytest.raises(ek.SettingsError, match="leaves no sample to train on"):
         plain_learner(ek.BiC(held_out=0.9), memory=1)
-    with pytest.raises(ek.SettingsError, match="held_out=0: BiC has nothing to fit"):
+    with pytest.raises(ek.SettingsError, match="held_out=0 leaves BiC no samples to fit"):
         ek.BiC(held_out=0)
     with pytest.raises(ek.SettingsError, match=r"held_out=1\.5 must be a number from 0 to below 1"):
         ek.BiC(held_out=1.5)

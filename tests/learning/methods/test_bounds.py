@@ -1,4 +1,4 @@
-"""The bounds, and what cannot be combined with an adaptor."""
+"""The bounds, and methods that cannot be combined with an adaptor."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def test_bounds_are_cross_entropy_on_the_incoming_batch(method: ek.Method) -> No
     assert method.loss(new, []).item() == pytest.approx(reference_ce(new.adapted, new.y), rel=1e-12)
 
 
-# ---- bounds, and what cannot be combined ----
+# ---- bounds, and methods without an adaptor ----
 
 
 @pytest.mark.parametrize("make", [ek.Finetune, ek.Joint], ids=["finetune", "joint"])
@@ -57,7 +57,7 @@ def test_a_bound_is_plain_sgd_and_keeps_nothing(make: Callable[[], ek.Method]) -
     ],
     ids=["icarl", "finetune", "joint", "rar-finetune", "rar-icarl"],
 )
-def test_where_an_adaptor_makes_no_sense_it_is_refused_with_the_reason(make: Callable[[], ek.Method]) -> None:
+def test_a_useless_adaptor_is_refused_with_the_reason(make: Callable[[], ek.Method]) -> None:
     method = make()
     assert method.no_adaptor
     with pytest.raises(ek.SettingsError, match=f"cannot be combined with an adaptor: {method.no_adaptor}"):
@@ -83,7 +83,7 @@ def test_titles_and_bounds() -> None:
         (lambda: ek.LUCIR(epochs=-1), "epochs=-1"),
         (lambda: ek.BiC(temperature=0), "temperature=0"),
         (lambda: ek.BiC(held_out=1.0), "held_out=1.0 must be a number from 0 to below 1"),
-        (lambda: ek.BiC(held_out=0), "nothing to fit its correction on"),
+        (lambda: ek.BiC(held_out=0), "no samples to fit its correction on"),
         (lambda: ek.SSIL(temperature=-1), "temperature=-1"),
         (lambda: ek.ERACE(task_free="no"), "task_free='no' is not one of"),  # type: ignore[arg-type]
         (lambda: ek.Joint(epochs=0), "epochs=0"),

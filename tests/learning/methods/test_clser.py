@@ -34,7 +34,7 @@ def test_clser() -> None:
     expected = (
         reference_ce(NEW.adapted, NEW.y)
         + reference_ce(old.adapted, old.y)
-        + 0.4 * reference_mse(old.logits, teacher)  # plain logits: the consistency term does not see the adaptor
+        + 0.4 * reference_mse(old.logits, teacher)  # plain logits: the consistency term does not use the adaptor
     )
     assert CLSER(reg=0.4).loss(NEW, [old]).item() == pytest.approx(expected, rel=1e-12)
     assert CLSER().loss(NEW, []).item() == pytest.approx(reference_ce(NEW.adapted, NEW.y), rel=1e-12)
@@ -43,7 +43,7 @@ def test_clser() -> None:
 # ---- CLS-ER's averages ----
 
 
-def test_the_teacher_is_the_one_surer_of_the_true_class_and_plastic_on_a_tie() -> None:
+def test_the_teacher_is_the_one_more_confident_in_the_true_class_and_plastic_on_a_tie() -> None:
     rows = {
         "stable is surer": (0, [3.0, 0.0, 0.0], [2.0, 0.0, 0.0], "stable"),
         "plastic is surer": (0, [2.0, 0.0, 0.0], [3.0, 0.0, 0.0], "plastic"),
@@ -61,7 +61,7 @@ def test_the_teacher_is_the_one_surer_of_the_true_class_and_plastic_on_a_tie() -
 
 @pytest.mark.parametrize("average", ["stable", "plastic"])
 def test_averages_follow_weights_and_running_statistics(average: str) -> None:
-    """a = min(1 - 1/(k+1), alpha) of the k-th step: 1/2, 2/3, then alpha = 0.7 for ever."""
+    """a = min(1 - 1/(k+1), alpha) of the k-th step: 1/2, 2/3, then always alpha = 0.7."""
     net = norm_net()
     alpha = {"stable": 0.999, "plastic": 0.999} | {average: 0.7}
     method = CLSER(p_stable=1.0, p_plastic=1.0, alpha_stable=alpha["stable"], alpha_plastic=alpha["plastic"])
@@ -80,7 +80,7 @@ def test_averages_follow_weights_and_running_statistics(average: str) -> None:
             np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-14, err_msg=f"{name} at step {step}")
 
 
-def test_averages_move_with_their_own_probabilities() -> None:
+def test_averages_are_updated_with_their_own_probabilities() -> None:
     net = linear_net()
     method = CLSER(p_stable=0.3, p_plastic=0.8)
     method.prepare(net, seeded(3))
@@ -110,7 +110,7 @@ def test_a_probability_of_zero_or_one_is_never_or_always(chance: float, moved: b
             assert np.array_equal(old["head.weight"], state_of(average)["head.weight"]) is not moved
 
 
-def test_clser_asks_its_averages_and_not_the_net() -> None:
+def test_clser_queries_its_averages_and_not_the_net() -> None:
     net = norm_net()
     method = CLSER()
     method.prepare(net, seeded())
@@ -121,7 +121,7 @@ def test_clser_asks_its_averages_and_not_the_net() -> None:
     assert torch.equal(told, expected)
     assert not torch.allclose(told, net(x))
     alone = torch.cat([method.recall(Draw(x[i : i + 1], y[i : i + 1]))["teacher"] for i in range(6)])
-    assert torch.allclose(alone, told)  # evaluation mode: the answer does not depend on what else is in the batch
+    assert torch.allclose(alone, told)  # evaluation mode: the output does not depend on the rest of the batch
 
 
 @pytest.mark.parametrize("predictor", ["working", "stable", "plastic"])

@@ -33,27 +33,35 @@ def test_er_ace_leaves_out_the_seen_and_absent_and_nothing_else() -> None:
     new = view([1, 3], seed=4)
     assert method.masked(new).tolist() == [True, False, False, False, True, False, False]
     (gradient,) = torch.autograd.grad(method.loss(new, []), new.adapted)
-    assert gradient[:, [0, 4]].eq(0).all()  # seen, absent: no push down, to the bit
-    assert gradient[:, [2, 5, 6]].gt(0).all()  # never seen, whether below or above the highest seen: pushed down
-    assert method.masked(new).tolist() == [True, False, False, False, True, False, False]  # asking changes nothing
+    assert gradient[:, [0, 4]].eq(0).all()  # seen, absent: exactly no gradient
+    assert gradient[:, [2, 5, 6]].gt(0).all()  # never seen, whether below or above the highest seen: suppressed
+    assert method.masked(new).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]  # computing the mask changes nothing
     method.remember(new)
     assert method.masked(view([6], seed=5)).tolist() == [True, True, False, True, True, False, False]
 
 
-def test_er_ace_masks_nothing_before_anything_was_seen() -> None:
+def test_er_ace_masks_nothing_before_the_first_batch() -> None:
     method = having_learned(ERACE())
     assert method.loss(NEW, []).item() == pytest.approx(reference_ce(NEW.adapted, NEW.y), rel=1e-12)
 
 
-# ---- ER-ACE that waits for a boundary ----
+# ---- ER-ACE with boundaries ----
 
 
-def test_er_ace_without_task_free_begins_with_the_second_task(tmp_path: Path) -> None:
+def test_er_ace_without_task_free_starts_with_the_second_task(tmp_path: Path) -> None:
     one = small_learner(ek.ERACE(task_free=False))
     assert isinstance(one.method, ek.ERACE)
     assert one.method.needs_boundaries
     assert not ek.ERACE().needs_boundaries
-    one.boundary()  # nothing ended
+    one.boundary()  # no task has ended
     assert one.method.draws == 0
     for seed, y in enumerate([[0, 1, 0, 1], [1, 2, 1, 2], [0, 2, 0, 2]]):
         new = view(y, seed)

@@ -37,7 +37,7 @@ from evenkeel.learning.methods._exemplars import features_of, herding
 
 
 def stored(learner: ek.Learner) -> dict[int, list[list[float]]]:
-    """Slow features of what memory holds, by class."""
+    """Return slow features of the samples in memory, by class."""
     found: dict[int, list[list[float]]] = {}
     samples = learner._inputs.to_network(learner.memory.column("x").clone())
     for row, label in zip(slow_features(learner.net, samples), learner.memory.column("y").tolist(), strict=True):
@@ -60,7 +60,7 @@ def slow_icarl(views: Sequence[ek.View], task_of: TaskOf, task: int) -> float:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_icarl_is_binary_cross_entropy_with_the_teachers_word_on_old_classes(case: str) -> None:
+def test_icarl_is_binary_cross_entropy_with_the_teachers_targets_for_old_classes(case: str) -> None:
     learned, views, task_of, task = situation(case, OUTPUTS)
     method = ek.ICaRL()
     having_learned(method, *learned)
@@ -108,7 +108,7 @@ def test_the_last_herded_leave_first_and_nothing_changes_for_later_samples(metho
     one.boundary()
     after = memory.state_dict()
     assert torch.equal(state["bars"], after["bars"])
-    assert int((after["bars"] > 0).sum()) == 2  # some of both classes were turned away, so there is something to keep
+    assert int((after["bars"] > 0).sum()) == 2  # some of both classes were rejected, so the bars matter
     assert all(torch.equal(state["columns"][name], after["columns"][name]) for name in ("x", "y", "key"))
     for label in (0, 1):
         assert torch.equal(memory.column("priority")[y == label].sort().values, priority[label])
@@ -123,11 +123,11 @@ def test_the_last_herded_leave_first_and_nothing_changes_for_later_samples(metho
         assert kept == {tuple(row) for row in x[label][best[label][:3]].tolist()}
 
 
-def test_prefer_exchanges_priorities_among_the_rows_it_is_given() -> None:
+def test_prefer_exchanges_priorities_only_among_its_rows() -> None:
     memory = ek.Memory(6, policy="balanced")
     memory.insert({"x": torch.arange(6.0), "y": torch.tensor([0, 1, 0, 1, 0, 0])}, seeded())
     before = memory.column("priority").clone()
-    memory.prefer(torch.tensor([4, 0, 5]))  # row 2, of the same class, and class 1 are not asked
+    memory.prefer(torch.tensor([4, 0, 5]))  # row 2, of the same class, and class 1 are not involved
     after = memory.column("priority")
     assert after[[1, 2, 3]].tolist() == before[[1, 2, 3]].tolist()
     assert after[[4, 0, 5]].tolist() == sorted(before[[0, 4, 5]].tolist(), reverse=True)
@@ -137,7 +137,7 @@ def test_prefer_exchanges_priorities_among_the_rows_it_is_given() -> None:
 
 
 def icarl_learner() -> ek.Learner:
-    """160 samples in memory, of classes 0, 1 and 2, in unequal shares."""
+    """Return a learner with 160 samples in memory, of classes 0, 1 and 2, in unequal shares."""
     one = small_learner(ek.ICaRL(), memory=200)
     y = [0] * 110 + [1] * 40 + [2] * 10
     x, _ = points(y, seed=0)
@@ -164,7 +164,7 @@ def test_class_means_are_plain_means_of_normalised_features() -> None:
 def test_the_nearest_class_mean_wins_and_no_other_output_can() -> None:
     one = icarl_learner()
     with torch.no_grad():
-        one.net.head.get_parameter("bias").fill_(100.0)  # the head has no say
+        one.net.head.get_parameter("bias").fill_(100.0)  # the head is not used
     x, _ = points([0, 1, 2, 3, 4] * 6, seed=3, spread=2.0)
     means = {label: mean_of([unit(row) for row in rows]) for label, rows in stored(one).items()}
     features = [unit(row) for row in slow_features(one.net, one._inputs.to_network(x.clone()))]
@@ -191,7 +191,7 @@ def test_while_memory_is_empty_the_head_predicts() -> None:
     assert torch.equal(one.logits(x), in_eval(one.net)(one._inputs.to_network(x.clone())).detach())
 
 
-def test_class_means_are_computed_anew_only_after_a_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_class_means_are_recomputed_only_after_a_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[int] = []
 
     def counted(net: ek.Net, memory: ek.Memory) -> Tensor:
@@ -208,7 +208,7 @@ def test_class_means_are_computed_anew_only_after_a_change(monkeypatch: pytest.M
         return len(calls) - before, answers[0]
 
     def fresh(learner: ek.Learner) -> NDArray[np.float64]:
-        """With nothing kept from before."""
+        """Compute the means without the cache."""
         assert isinstance(learner.method, ek.ICaRL)
         kept, learner.method._means = learner.method._means, None
         answer = learner.predict_proba(x)
@@ -221,13 +221,13 @@ def test_class_means_are_computed_anew_only_after_a_change(monkeypatch: pytest.M
     one.learn(x, y)
     times, now = asked(one)
     assert (times, np.array_equal(now, fresh(one)), np.array_equal(now, first)) == (1, True, False)
-    assert one.forget("odd") == 80  # memory alone changes
+    assert one.forget("odd") == 80  # only memory changes
     times, now = asked(one)
     assert (times, np.array_equal(now, fresh(one))) == (1, True)
     one.memory.insert({"x": x, "y": one.labels.outputs(y)}, seeded())
     times, now = asked(one)
     assert (times, np.array_equal(now, fresh(one))) == (1, True)
-    with torch.no_grad():  # the net alone changes
+    with torch.no_grad():  # only the net changes
         next(one.net.parameters()).mul_(1.5)
     times, now = asked(one)
     assert (times, np.array_equal(now, fresh(one))) == (1, True)

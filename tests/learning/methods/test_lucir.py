@@ -85,7 +85,7 @@ def test_lucir_is_cross_entropy_and_less_forgetting_and_a_margin(case: str, near
         assert_gradient(lambda v: method.loss(v[0], v[1:]), expected, views)
 
 
-def test_lucirs_teacher_speaks_of_features() -> None:
+def test_lucirs_teacher_returns_features() -> None:
     method = ek.LUCIR()
     having_learned(method, [0, 1], [2])
     x = random(5, FEATURES, seed=7)
@@ -97,8 +97,8 @@ def test_lucirs_teacher_speaks_of_features() -> None:
 # ---- LUCIR ----
 
 
-def test_the_margin_knows_only_the_label_and_seen_new_classes() -> None:
-    """Gradients of the plain logits come from the margin alone, because the cross-entropy is of the adapted ones."""
+def test_the_margin_uses_only_the_label_and_seen_new_classes() -> None:
+    """Gradients of the plain logits come only from the margin, because the cross-entropy uses the adapted ones."""
     method = ek.LUCIR(nearest=9)
     having_learned(method, [0, 1], [2])
     new, old = (
@@ -147,7 +147,7 @@ def scale_of(net: ek.Net) -> float:
 
 
 def rows_of(net: ek.Net) -> Tensor:
-    """(outputs, features) of a cosine head, however many parts it has."""
+    """Return the (outputs, features) rows of a cosine head, however many parts it has."""
     return torch.cat([part.weight for part in cosine_parts(net.head)]).detach().clone()[: net.outputs]
 
 
@@ -169,7 +169,7 @@ def test_rows_of_old_classes_stay_unless_the_batch_has_them(outputs: int) -> Non
         return changed
 
     moved([2, 3, 2, 3, 2], 10)
-    for seed in (11, 12):  # replay has 0 and 1 meanwhile
+    for seed in (11, 12):  # replay has 0 and 1 all the while
         assert moved([2, 3, 2, 3, 2], seed)[:4] == [False, False, True, True]
     assert moved([2, 0, 2, 3, 0], 13)[:4] == [True, False, True, True]
     assert moved([1, 3, 2, 3, 3], 14)[:4] == [False, True, True, True]  # 0 is fixed again
@@ -177,7 +177,7 @@ def test_rows_of_old_classes_stay_unless_the_batch_has_them(outputs: int) -> Non
     moved([4, 5, 4, 5], 15)
     assert moved([4, 5, 4, 5], 16)[:6] == [False, False, False, False, True, True]
     one.boundary()
-    assert moved([0, 5, 2, 3], 17)[:6] == [True] * 6  # a task that brings no class: none is old
+    assert moved([0, 5, 2, 3], 17)[:6] == [True] * 6  # a task without new classes: none is old
 
 
 @pytest.mark.parametrize("options", [{"momentum": 0.9}, {"weight_decay": 0.1}], ids=str)
@@ -196,12 +196,12 @@ def test_no_optimizer_moves_the_rows_of_old_classes(options: dict[str, Any]) -> 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize("outputs", [2, OUTPUTS], ids=["growing", "fixed"])
 def test_a_row_is_imprinted_once_from_the_first_batch_with_its_class(outputs: int, repeats: int) -> None:
-    """With a learning rate of zero nothing else moves a row, while running statistics, and so features, do move."""
+    """With a learning rate of zero nothing else changes a row, while running statistics, and so features, do change."""
     method = ek.LUCIR(epochs=0) if repeats == 1 else ek.RAR(ek.LUCIR(epochs=0), repeats=repeats)
     one = small_learner(method, net=smooth_net(outputs), lr=0.0)
 
     def learn(y: list[int], seed: int, first: list[int], known: list[int]) -> None:
-        """`first`: the classes to be imprinted, as long as the rows of those `known` are on average."""
+        """Learn a batch. `first`: the classes to be imprinted, with the mean length of the rows of those `known`."""
         x, _ = points(y, seed)
         before = rows_of(one.net)
         length = sum(math.sqrt(dot(row, row)) for row in before[known].tolist()) / len(known)
@@ -216,7 +216,7 @@ def test_a_row_is_imprinted_once_from_the_first_batch_with_its_class(outputs: in
             assert after[label].tolist() == pytest.approx([length * value for value in direction], rel=1e-12)
         others = [row for row in range(len(before)) if row not in first]
         assert torch.equal(after[others], before[others])
-        if first:  # so that another mean of lengths would be another number
+        if first:  # so that a mean of other lengths would differ
             with torch.no_grad():
                 cosine_parts(one.net.head)[0].weight[first[0] % 2] *= 1.5
 
@@ -241,7 +241,7 @@ def test_a_row_is_imprinted_before_the_forward() -> None:
     assert (rows != before).any(dim=1).tolist() == [False, False, True, True, False, False, False]
 
 
-def test_fine_tuning_at_a_boundary_moves_the_head_alone_as_written() -> None:
+def test_fine_tuning_at_a_boundary_changes_only_the_head_as_documented() -> None:
     one = small_learner(ek.LUCIR(epochs=5, lr=0.3), net=smooth_net(2), memory=40)
     for seed in range(5):
         one.learn(*points([0, 1, 0, 1, 1, 0, 0], seed))
@@ -281,11 +281,11 @@ def test_fine_tuning_at_a_boundary_moves_the_head_alone_as_written() -> None:
     assert all(weight.grad is None for weight in one.net.head.parameters())
 
 
-def test_lucir_says_what_to_do_with_an_optimizer_over_a_linear_head() -> None:
+def test_an_optimizer_over_a_linear_head_is_refused_with_a_hint() -> None:
     net = smooth_net()
     with pytest.raises(ek.SettingsError, match=r"needs a cosine head. Call net.make_cosine\(10.0\) before"):
         ek.Learner(net, ek.LUCIR(), optimizer=SGD(net.parameters(), lr=0.1))
-    assert isinstance(net.head, nn.Linear)  # nothing was done
+    assert isinstance(net.head, nn.Linear)  # nothing has changed
     net.make_cosine()
     one = ek.Learner(net, ek.LUCIR(), optimizer=SGD(net.parameters(), lr=0.1))
     before = rows_of(net)
@@ -299,14 +299,14 @@ def test_an_update_that_failed_leaves_no_imprint() -> None:
     one.boundary()
     before = snapshot(one)
     x, y = points([2, 3, 2, 3], 1)
-    with pytest.raises(ek.DivergenceError, match="The network is as it was"):
+    with pytest.raises(ek.DivergenceError, match="the update was rolled back"):
         one.learn(x * 1e200, y)
     changed = [path for path in differences(before, snapshot(one)) if "streams" not in path]
     assert changed == []
 
 
-def test_features_of_nothing_are_not_imprinted() -> None:
-    """Dead units: a row of zeros could never turn again."""
+def test_features_of_zero_are_not_imprinted() -> None:
+    """Dead units: a row of zeros could never change direction again."""
     net = ek.Net(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Linear(3, 4)).double()
     with torch.no_grad():
         net.backbone[0].bias.fill_(-1e3)  # type: ignore[index]

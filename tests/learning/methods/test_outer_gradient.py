@@ -23,23 +23,23 @@ import evenkeel as ek
 
 @dataclass(frozen=True)
 class Virtual:
-    """What the training loss of a virtual step is made of, with graphs to the head and to omega."""
+    """The inputs of the training loss of a virtual step, with graphs to the head and to omega."""
 
     method: ek.Method
     groups: Sequence[Group]
     logits: Sequence[Tensor]
     adapted: Sequence[Tensor]
-    scale: Tensor  # of a cosine head; else the bias
+    scale: Tensor  # of a cosine head; otherwise the bias
 
     @property
     def joined(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Plain and adapted logits, labels, the teacher's word, of all groups."""
+        """Return plain and adapted logits, labels and the teacher's outputs of all groups."""
         y, told = [group.y for group in self.groups], [group.stored["teacher"] for group in self.groups]
         return torch.cat([*self.logits]), torch.cat([*self.adapted]), torch.cat(y), torch.cat(told)
 
 
 def ce(rows: Tensor, y: Tensor, allowed: Callable[[int], Sequence[int]]) -> Tensor:
-    """Mean, each sample over the outputs that are allowed for its label."""
+    """Return the mean cross-entropy, each sample over the outputs allowed for its label."""
     terms = [row[list(allowed(label))].logsumexp(0) - row[label] for row, label in zip(rows, y.tolist(), strict=True)]
     return torch.stack(terms).mean()
 
@@ -50,7 +50,7 @@ def kl(rows: Tensor, told: Tensor, outputs: Sequence[int], temperature: float) -
 
 
 def lucir_loss(virtual: Virtual) -> Tensor:
-    """Without what keeps the features in place: it says nothing of the head."""
+    """Return the loss without the term for the features, which does not depend on the head."""
     logits, adapted, y, _ = virtual.joined
     pairs = [
         (0.5 - row[label] + rival).relu()
@@ -91,7 +91,7 @@ COMBINED: dict[str, tuple[Callable[[], ek.Method], TorchLoss]] = {
 def slow_outer_gradient(
     method: ek.Method, training_loss: TorchLoss, update: Update, cba: ek.CBA
 ) -> tuple[Tensor, list[Tensor]]:
-    """The whole procedure anew, on copies of the network: virtual step of the head, then the loss on the query."""
+    """Repeat the whole procedure on copies of the network: virtual step of the head, then the loss on the query."""
     omega, reference = leaves(update.omega), Reference("er", cba.input == "probabilities", cba.through)
     fixed = torch.tensor([isinstance(method, ek.LUCIR), isinstance(method, ek.LUCIR), False, False, False])
 
@@ -144,7 +144,7 @@ def test_outer_gradient_in_the_second_task(name: str, through: bool, monkeypatch
 
 
 def lucir_second(cba: ek.CBA) -> ek.Learner:
-    """As second_task, with momentum and weight decay, over a cosine head."""
+    """Return a learner like second_task's, with momentum, weight decay and a cosine head."""
 
     def optimizer(net: ek.Net) -> SGD:
         net.make_cosine()

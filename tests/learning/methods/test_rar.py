@@ -26,7 +26,7 @@ from evenkeel.learning.types import Draw, View
 
 
 class Recording(Method):
-    """Answers every hook with something of its own, and keeps what it was asked."""
+    """A method that returns its own values from every hook and records the calls."""
 
     bound = "lower"
     draws = 3
@@ -118,7 +118,7 @@ def test_rar_leaves_everything_but_the_repeats_to_its_base() -> None:
         assert getattr(method, name) == getattr(base, name) != places[name], name
 
 
-def test_rar_refuses_what_makes_no_sense() -> None:
+def test_rar_refuses_invalid_settings() -> None:
     with pytest.raises(SettingsError, match="repeats=0 must be a whole number of at least 1"):
         RAR(repeats=0)
     with pytest.raises(SettingsError, match="already repeats; wrap its own base instead"):

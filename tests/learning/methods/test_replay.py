@@ -63,7 +63,7 @@ def test_derpp(with_adaptor: bool) -> None:
     assert method.query_loss([dark, labelled]).item() == pytest.approx(query, rel=1e-12)
 
 
-def test_derpp_remembers_adapted_logits_only_where_there_is_an_adaptor() -> None:
+def test_derpp_remembers_adapted_logits_only_with_an_adaptor() -> None:
     plain = view([0, 1], seed=1, corrected=False)
     assert {name: id(column) for name, column in DERpp().remember(plain).items()} == {"logits": id(plain.logits)}
     both = DERpp().remember(NEW)

@@ -34,8 +34,8 @@ from evenkeel.learning.methods.ss_il import separated_cross_entropy
 from evenkeel.learning.types import Draw, View
 
 
-def test_er_ace_and_ss_il_take_a_wider_head() -> None:
-    """What they know of the old classes stays, and new ones are unseen."""
+def test_er_ace_and_ss_il_support_a_wider_head() -> None:
+    """Their state of the old classes stays, and new ones are unseen."""
     ace, separated = ERACE(), SSIL()
     for method in (ace, separated):
         method.prepare(linear_net(outputs=3), seeded())
@@ -54,7 +54,7 @@ def side_of(task_of: Mapping[int, int], task: int) -> Callable[[int], list[int]]
     return allowed
 
 
-def test_ss_il_in_its_first_task_is_cross_entropy_over_what_was_seen() -> None:
+def test_ss_il_in_its_first_task_is_cross_entropy_over_seen_classes() -> None:
     method = having_learned(SSIL(), [0, 1, 5])
     task_of = dict.fromkeys((0, 1, 2, 3, 4, 5), 0)
     new_and_old = torch.cat([NEW.adapted, OLD[0].adapted]), torch.cat([NEW.y, OLD[0].y])
@@ -66,7 +66,7 @@ def test_ss_il_in_its_first_task_is_cross_entropy_over_what_was_seen() -> None:
 def test_ss_il_separates_the_softmax_and_distils_task_by_task() -> None:
     method = having_learned(SSIL(temperature=3.0), [0, 1], [2, 5], [4])
     assert isinstance(method, SSIL)
-    # 2 is an old class that comes again in the stream (blurry), 4 of the draw is a new class replayed.
+    # 2 is an old class that returns in the stream (blurry), 4 of the draw is a replayed new class.
     new = view([3, 4, 2, 3], seed=6)
     new = replace(new, stored=method.recall(Draw(new.x, new.y)))
     x, y = random(5, FEATURES, seed=90), [0, 1, 5, 4, 2]
@@ -97,7 +97,7 @@ def test_separated_softmax_sends_no_gradient_across_the_boundary() -> None:
     assert gradient[2:, old].ne(0).all()
 
 
-def test_distillation_is_nothing_when_student_and_teacher_agree() -> None:
+def test_distillation_is_zero_when_student_and_teacher_agree() -> None:
     logits = random(5, 3, seed=9).requires_grad_()
     loss = distillation(logits, logits.detach().clone(), temperature=2.0)
     (gradient,) = torch.autograd.grad(loss, logits)
@@ -109,7 +109,7 @@ def test_distillation_is_nothing_when_student_and_teacher_agree() -> None:
 
 
 def test_ss_il_distils_nothing_right_after_a_boundary() -> None:
-    """The teacher is the net itself then, so that only the separated cross-entropy is left."""
+    """The teacher equals the net then, so only the separated cross-entropy is left."""
     net, method = linear_net(), SSIL()
     method.prepare(net, seeded())
     method.remember(view([0, 1], seed=0))

@@ -1,4 +1,4 @@
-"""What methods keep: teachers in a learner, checkpoints, growth."""
+"""The state of methods: teachers in a learner, checkpoints, growth."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Teachers: the net at the last boundary, asked once, kept through checkpoints."""
+"""Teachers: the net at the last boundary, queried once, preserved in checkpoints."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def test_a_teacher_is_in_evaluation_mode_and_changes_only_at_boundaries(method: 
 
 
 @pytest.mark.parametrize("method", TEACHERS)
-def test_the_teacher_is_asked_once_about_each_group_as_the_net_sees_it(
+def test_the_teacher_is_queried_once_for_each_group_as_the_net_sees_it(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = small_learner(TEACHERS[method](), adaptor=None if method == "icarl" else ek.CBA(every=1))
@@ -86,7 +86,7 @@ def test_the_teacher_is_asked_once_about_each_group_as_the_net_sees_it(
 
 
 @pytest.mark.parametrize("method", TEACHERS)
-def test_a_boundary_before_anything_was_learned_ends_no_task(method: str) -> None:
+def test_a_boundary_before_the_first_batch_ends_no_task(method: str) -> None:
     one = small_learner(TEACHERS[method]())
     assert isinstance(one.method, Distilling)
     one.boundary()
@@ -97,22 +97,24 @@ def test_a_boundary_before_anything_was_learned_ends_no_task(method: str) -> Non
     assert one.method.task_of.tolist() == [0, 0, -1, -1, -1, -1, -1]
 
 
-# ---- what memory holds, by the policy of the method ----
+# ---- the memory policy of the method ----
 
 
-def test_a_number_of_samples_gives_the_memory_that_the_method_wants() -> None:
+def test_a_number_of_samples_gives_a_memory_with_the_policy_of_the_method() -> None:
     policies = {name: small_learner(make()).memory.policy for name, make in ek.METHODS.items()}
     balanced = {"icarl", "lucir", "bic", "ss_il"}
     assert policies == {name: "balanced" if name in balanced else "reservoir" for name in ek.METHODS}
     for make in TEACHERS.values():
         assert small_learner(ek.RAR(make(), repeats=2)).memory.policy == "balanced"
-    assert small_learner(ek.ICaRL(), memory=ek.Memory(40)).memory.policy == "reservoir"  # the user's wish goes first
+    assert (
+        small_learner(ek.ICaRL(), memory=ek.Memory(40)).memory.policy == "reservoir"
+    )  # the user's choice has priority
     held = {name: small_learner(make()).memory.held_out for name, make in ek.METHODS.items()}
     assert held == {name: 0.1 if name == "bic" else 0.0 for name in ek.METHODS}
     assert small_learner(ek.RAR(ek.BiC(held_out=0.3), repeats=2)).memory.held_out == 0.3
 
 
-# ---- stop and go on ----
+# ---- saving and resuming ----
 
 RESUMED: dict[str, Callable[[], ek.Method]] = {
     **TEACHERS,
@@ -161,7 +163,7 @@ def test_resume_at_a_boundary_and_after_it(method: str, adaptor: str, tmp_path: 
 
 
 def test_boundaries_need_no_gradient_mode_and_leave_the_global_generator_alone() -> None:
-    """Fits and fine-tuning turn gradients on themselves, and draw from the method's own generator."""
+    """Fits and fine-tuning enable gradients themselves, and draw from the method's own generator."""
     for make in TEACHERS.values():
         ones = [small_learner(make()) for _ in range(2)]
         for one, quiet in zip(ones, (False, True), strict=True):

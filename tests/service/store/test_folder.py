@@ -36,7 +36,7 @@ FAULTS: dict[str, tuple[list[str], str]] = {
     "boundaries": (["input.features=3", "method.name=ss_il"], "needs to be told when a task ended"),
     "bound": (["input.features=3", "method.name=finetune", "adaptor.name=none"], "keeps no memory"),
     "unknown": (["input.features=3", "limits.que=3"], "limits.que is unknown.*Did you mean 'queue'"),
-    "net for images": (["input.features=3", "net.name=convnet"], "cannot take samples of shape"),
+    "net for images": (["input.features=3", "net.name=convnet"], "cannot process samples of shape"),
     "net": (["input.size=[2, 2]", "net.name=mlp", "net.hiden=[3]"], "no setting 'hiden'"),
 }
 

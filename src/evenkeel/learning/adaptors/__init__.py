@@ -1,1 +1,1 @@
-"""What corrects logits while a network is trained, and is dropped for prediction."""
+"""Adaptors: they correct logits while a network is trained, and are not used for prediction."""

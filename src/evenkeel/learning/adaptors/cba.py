@@ -1,7 +1,7 @@
 """The Continual Bias Adaptor: a small network behind the logits, trained by bi-level optimisation (the CBA paper).
 
-During training the loss sees F = f + g_omega(f) instead of the plain logits f, so g can take up the bias toward the
-newest classes and f need not. omega is trained for what f does without it: a virtual step of the head with the
+During training the loss sees F = f + g_omega(f) instead of the plain logits f, so g can absorb the bias toward the
+newest classes and f need not. omega is trained for the performance of f without it: a virtual step of the head with the
 corrected loss, then a step of omega down the plain loss of the moved head on memory. Prediction never uses g.
 """
 
@@ -33,14 +33,14 @@ TRAININGS = ("bilevel", "joint", "joint+memory")
 class CBA:
     """The Continual Bias Adaptor of one learner: its settings and its state.
 
-    The defaults are those of the authors' released code, except for `start`, which there is "second-task" and so needs
-    to be told of boundaries.
+    The defaults are those of the authors' released code, except for `start`: there it is "second-task", which depends
+    on calls of `boundary()`.
 
-    hidden: units of the hidden layers. every: the outer step is due at every n-th update, counted anew at a boundary.
+    hidden: units of the hidden layers. every: the outer step is due at every n-th update, counted from a boundary.
     start: when outer steps begin: "old-classes" as soon as memory holds a class that the incoming batch lacks,
     "second-task" after the first `boundary()`, "first" as soon as memory holds anything. lr: of Adam on omega. input:
-    what g is shown of the logits. through: whether the gradient of the training loss also flows through g into the
-    network. training: "bilevel", or the ablations that train omega with the network, on the training loss alone
+    the form in which g gets the logits. through: whether the gradient of the training loss also flows through g into
+    the network. training: "bilevel", or the ablations that train omega with the network, on the training loss alone
     ("joint") or with the memory loss of the plain head added ("joint+memory").
 
     >>> CBA.as_paper()
@@ -62,7 +62,7 @@ class CBA:
         one_of("input", input, INPUTS)
         one_of("training", training, TRAININGS)
         if isinstance(hidden, int) or not len(hidden):
-            raise SettingsError(f"hidden={hidden!r}: give the units of at least one hidden layer, as in (256,).")
+            raise SettingsError(f"hidden={hidden!r} must list the units of at least one hidden layer, as in (256,).")
         self.hidden = tuple(whole_number("hidden", units, at_least=1) for units in hidden)
         self.every = whole_number("every", every, at_least=1)
         self.start = start
@@ -76,9 +76,9 @@ class CBA:
 
     @classmethod
     def as_paper(cls, *, hidden: Sequence[int] = (256,), lr: float = 1e-3) -> "CBA":
-        """Closer to the paper's text: logits in, gradient through g, an outer step at every update from the first.
+        """Return a CBA closer to the paper's text: logits in, gradient through g, an outer step at every update.
 
-        Still Adam on omega, no softmax at the output, omega before the network: docs/design.md says why.
+        It still has Adam on omega, no softmax at the output, and omega before the network: docs/design.md explains why.
         """
         return cls(hidden=hidden, every=1, start="first", lr=lr, input="logits", through=True)
 
@@ -86,17 +86,17 @@ class CBA:
         return call_text(self)
 
     def attach(self, net: Net, optimizer: Optimizer, seed: int) -> None:
-        """Make g for the head of `net`, once. `optimizer` is the network's: the virtual step imitates it."""
+        """Create g for the head of `net`, once. `optimizer` is the network's: the virtual step imitates it."""
         if self._outputs:
-            raise SettingsError("This CBA already belongs to a learner; make a new one for each.")
+            raise SettingsError("This CBA already belongs to a learner; create a new one for each learner.")
         if self.training == "bilevel" and type(optimizer) is not SGD:
             raise SettingsError(
-                f"CBA unrolls one step of the optimizer, which it can for torch.optim.SGD (momentum and weight decay "
+                f"CBA unrolls one step of the optimizer, which works for torch.optim.SGD (momentum and weight decay "
                 f"included), but not for {type(optimizer).__name__}. Use SGD, or CBA(training='joint')."
             )
         moved = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         if not any(id(weight) in moved and weight.requires_grad for weight in net.head.parameters()):
-            raise SettingsError("CBA acts through the head, but the optimizer moves none of its parameters.")
+            raise SettingsError("CBA acts through the head, but the optimizer updates none of the head's parameters.")
         self._outputs = net.outputs
         sizes = (net.outputs, *self.hidden, net.outputs)
         with global_seed(derive(seed, "adaptor")):
@@ -110,16 +110,16 @@ class CBA:
 
     @property
     def joint(self) -> bool:
-        """Whether omega is trained in the network's own step."""
+        """Return whether omega is trained in the network's own step."""
         return self.training != "bilevel"
 
     @property
     def uses_query(self) -> bool:
-        """Whether a due step wants fresh memory draws."""
+        """Return whether an outer step needs fresh memory draws."""
         return self.training != "joint"
 
     def due(self, y: Tensor, memory: Memory) -> bool:
-        """Whether omega is trained at this update; `y` are the outputs of the incoming batch."""
+        """Return whether omega is trained at this update; `y` are the outputs of the incoming batch."""
         if not len(memory) or self._updates % self.every:
             return False
         if self.start == "second-task":
@@ -127,33 +127,34 @@ class CBA:
         return self.start == "first" or not bool(torch.isin(memory.column("y"), y).all())
 
     def after_step(self, *, learned: bool) -> None:
-        """After the network's step; `learned`: omega has gradients from it."""
+        """Count an update after the network's step, and step omega too if it has `learned`, that is, has gradients."""
         if learned:
             self._step()
         self._updates += 1
 
     def boundary(self) -> None:
+        """Count a boundary between tasks, and restart the count of updates."""
         self._boundaries += 1
         self._updates = 0
 
     def correct(self, logits: Tensor, *, learning: bool = False) -> Tensor:
-        """F = f + g(f), (n, outputs). omega is a constant unless `learning`."""
-        given = logits if self.through else logits.detach()
+        """Return F = f + g(f), (n, outputs). omega is a constant unless `learning`."""
+        inputs = logits if self.through else logits.detach()
         if self.input == "probabilities":
-            given = given.softmax(dim=1)
+            inputs = inputs.softmax(dim=1)
         if learning:
-            residual: Tensor = self.g(given)
+            residual: Tensor = self.g(inputs)
         else:
             constant = {name: weight.detach() for name, weight in self.g.named_parameters()}
-            residual = functional_call(self.g, constant, (given,))
+            residual = functional_call(self.g, constant, (inputs,))
         return logits + residual
 
     def outer_loss(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> Tensor:
-        """L_buf(W'(omega)), with W' the head after one virtual step (Eq. 5 and 6 of the paper, unrolled in the head).
+        """Return L_buf(W'(omega)), with W' the head after one virtual step (Eq. 5 and 6, unrolled in the head).
 
-        Of the views only the features are used, as constants: no second forward, no backward through the backbone.
+        Only the features of the views are used, as constants: no second forward, no backward through the backbone.
         """
         weights = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
         with scratch_buffers(head):
@@ -170,7 +171,7 @@ class CBA:
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> float:
-        """One outer step: Adam on omega. Nothing else changes."""
+        """Take one outer step, Adam on omega, and return the outer loss. Nothing else changes."""
         loss = self.outer_loss(method, head, optimizer, groups, query)
         omega = list(self.g.parameters())
         gradients = torch.autograd.grad(loss, omega, allow_unused=True)
@@ -178,12 +179,12 @@ class CBA:
         if not known:
             raise MethodError(
                 f"CBA has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
-                "Take the cross-entropy of view.adapted instead of view.logits, or leave the adaptor away."
+                "Take the cross-entropy of view.adapted instead of view.logits, or omit the adaptor."
             )
         if not are_finite(loss, *known):
             raise DivergenceError(
-                "The outer loss of CBA or its gradient is no longer a finite number. The adaptor and the network are "
-                "as they were before this update; a lower learning rate may help."
+                "The outer loss of CBA or its gradient is NaN or infinite; the update was rolled back in the adaptor "
+                "and the network. A lower learning rate may help."
             )
         for weight, gradient in zip(omega, gradients, strict=True):
             weight.grad = gradient
@@ -191,7 +192,7 @@ class CBA:
         return float(loss.detach())
 
     def _step(self) -> None:
-        """Adam on omega with the gradients it has."""
+        """Step Adam on omega with the gradients it has."""
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -204,7 +205,7 @@ class CBA:
 
     @torch.no_grad()
     def grow(self, outputs: int) -> None:
-        """More outputs. g of the old ones stays; new inputs and outputs begin at zero, in Adam's averages too."""
+        """Widen g to `outputs`. Old weights stay; new inputs and outputs start at zero, in Adam's averages too."""
         extra = outputs - self._outputs
         self._outputs = outputs
         first, last = self.g[0], self.g[-1]
@@ -216,12 +217,12 @@ class CBA:
         last.bias = self._widened(last.bias, (0, extra))
 
     def _widened(self, weight: Tensor, padding: tuple[int, ...]) -> nn.Parameter:
-        """A wider parameter that takes the place of `weight` in Adam, which keeps what it knows of it."""
+        """Return a wider parameter that replaces `weight` in Adam, which keeps its averages."""
         new = nn.Parameter(nn.functional.pad(weight, padding))
-        known = self.optimizer.state.pop(weight, {})
+        averages = self.optimizer.state.pop(weight, {})
         self.optimizer.state[new] = {
             name: nn.functional.pad(value, padding) if value.shape == weight.shape else value
-            for name, value in known.items()
+            for name, value in averages.items()
         }
         (group,) = self.optimizer.param_groups
         group["params"] = [new if each is weight else each for each in group["params"]]
@@ -238,9 +239,9 @@ class CBA:
 
 
 def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:
-    """What torch.optim.SGD would make of `weight`, as a function of `gradient`; the optimizer is not changed."""
+    """Return `weight` after a step of torch.optim.SGD, as a function of `gradient`; the optimizer is not changed."""
     group = next((group for group in optimizer.param_groups if any(p is weight for p in group["params"])), None)
-    if group is None:  # a weight that the optimizer leaves alone
+    if group is None:  # the optimizer does not update this weight
         return weight
     direction = -gradient if group["maximize"] else gradient
     direction = direction + group["weight_decay"] * weight.detach()

@@ -1,4 +1,4 @@
-"""The methods, by the names that configs use."""
+"""The methods, by the names used in configs."""
 
 from evenkeel.learning.methods.base import Method, cross_entropy
 from evenkeel.learning.methods.bic import BiC

@@ -1,4 +1,4 @@
-"""What memory holds, as features: class means, and the order in which samples stand for their class."""
+"""Stored samples as features: class means, and the order in which samples represent their class."""
 
 import torch
 from torch import Tensor
@@ -11,21 +11,21 @@ from evenkeel.learning.torch_utils import evaluating
 
 @torch.no_grad()
 def features_of(net: Net, memory: Memory) -> Tensor:
-    """(len(memory), features) of every stored sample, in evaluation mode and without augmentation."""
+    """Return the (len(memory), features) of all stored samples, in evaluation mode and without augmentation."""
     with evaluating(net):
         rows = torch.arange(len(memory), device=memory.column("y").device)
         return torch.cat([net.features(memory.samples(part).x) for part in rows.split(PREDICT_BATCH)])
 
 
 def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """(classes, features) the plain mean of each class's rows, and (classes,) which classes these are."""
+    """Return (classes, features) the plain mean of each class's rows, and (classes,) which classes these are."""
     classes, place, counts = y.unique(return_inverse=True, return_counts=True)
     sums = features.new_zeros(len(classes), features.shape[1]).index_add_(0, place, features)
     return sums / counts[:, None], classes
 
 
 def herding(features: Tensor) -> Tensor:
-    """(n,) rows in the order in which their running mean stays closest to the mean of all (Welling 2009)."""
+    """Return (n,) rows in the order in which their running mean stays closest to the mean of all (Welling 2009)."""
     mean, total = features.mean(dim=0), torch.zeros_like(features[0])
     left = torch.ones(len(features), dtype=torch.bool, device=features.device)
     order = []
@@ -39,7 +39,7 @@ def herding(features: Tensor) -> Tensor:
 
 
 def herd(memory: Memory, features: Tensor) -> None:
-    """Let the samples of each class leave memory in the reverse order of herding, so that its mean stays."""
+    """Make the samples of each class leave memory in the reverse order of herding, so that its mean stays close."""
     features, y = F.normalize(features, dim=1), memory.column("y")
     for label in y.unique():
         rows = (y == label).nonzero().flatten()

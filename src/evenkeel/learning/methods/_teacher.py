@@ -1,4 +1,4 @@
-"""What the methods share that tell tasks apart and learn from the net as it was when the last one ended."""
+"""The common base of methods that distinguish tasks and distil from the net as it was when the last task ended."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ UNSEEN = -1
 
 
 class Distilling(Method):
-    """Keeps the task that each class first came in, and at each boundary a copy of the net as a teacher.
+    """A method that records the task in which each class first appeared, and copies the net as a teacher per boundary.
 
-    New and replayed samples are one batch, as where memory is merged into a task's data. The teacher is always in
-    evaluation mode, and asked once about each group of samples.
+    New and replayed samples form one batch, as if memory were merged into a task's data. The teacher is always in
+    evaluation mode, and is queried once for each group of samples.
     """
 
     joint_forward = True
@@ -39,7 +39,7 @@ class Distilling(Method):
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         if "teacher" in self._modules:
             name = type(self).__name__
-            raise SettingsError(f"This {name} already belongs to a learner and holds its teacher; make a new one.")
+            raise SettingsError(f"This {name} already belongs to a learner and holds its teacher; create a new one.")
         self.teacher = copy.deepcopy(net).requires_grad_(False).eval()
         self.to(next(net.parameters()).device)
         self.register_buffer("task_of", torch.full((net.outputs,), UNSEEN, device=self.task.device))
@@ -51,7 +51,7 @@ class Distilling(Method):
         return {"teacher": self.taught(draw.x)} if self.task > 0 else {}
 
     def taught(self, x: Tensor) -> Tensor:
-        """(n, ...) what the teacher makes of network inputs."""
+        """Return (n, ...) the teacher's outputs for network inputs."""
         logits: Tensor = self.teacher(x)
         return logits
 
@@ -60,38 +60,38 @@ class Distilling(Method):
         return {}
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        if bool((self.task_of != UNSEEN).any()):  # else nothing ended
+        if bool((self.task_of != UNSEEN).any()):  # otherwise no task has ended
             self.teacher.load_state_dict(net.state_dict())
             self.task += 1
 
     def task_of_with(self, y: Tensor) -> Tensor:
-        """`task_of` once a batch of these outputs is learned."""
+        """Return `task_of` as it will be once a batch of these outputs is learned."""
         task_of = self.task_of.clone()
         task_of[y] = torch.where(task_of[y] == UNSEEN, self.task, task_of[y])
         return task_of
 
     def old_and_new(self, task_of: Tensor) -> tuple[Tensor, Tensor]:
-        """(outputs,) which classes came before the present task, and which in it.
+        """Return (outputs,) which classes first appeared before the current task, and (outputs,) which in it.
 
-        A task that brings no class (other domains, a blurry stream) is more of the same: then none counts as old, and
-        it is learned without the teacher.
+        A task without new classes (other domains, a blurry stream) continues the one before: no class counts as old,
+        and it is learned without the teacher.
         """
         is_new = task_of == self.task
         return (task_of != UNSEEN) & ~is_new & is_new.any(), is_new
 
 
 def joined(views: Sequence[View], name: str) -> Tensor:
-    """One column of several views: `y`, `logits`, `adapted`, `features`, or one of those stored."""
+    """Return one column of several views: `y`, `logits`, `adapted`, `features`, or a stored one."""
     return torch.cat([view.stored[name] if name in view.stored else getattr(view, name) for view in views])
 
 
 def leave_out(logits: Tensor, which: Tensor) -> Tensor:
-    """Logits of outputs that cannot win, nor get a gradient."""
+    """Return the logits with those of `which` masked, so that they neither win nor get a gradient."""
     return logits.masked_fill(which, torch.finfo(logits.dtype).min)
 
 
 def distillation(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """KL(softmax(teacher / T) || softmax(logits / T)), mean over samples."""
+    """Return KL(softmax(teacher / T) || softmax(logits / T)), mean over samples."""
     student = (logits / temperature).log_softmax(dim=1)
     target = (teacher / temperature).softmax(dim=1)
     return F.kl_div(student, target, reduction="batchmean")

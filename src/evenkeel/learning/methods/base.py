@@ -1,4 +1,4 @@
-"""The contract of a method: what to minimise over the groups of samples it is shown."""
+"""The contract of a method: it defines what to minimise over groups of samples."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from evenkeel.learning.types import Draw, View
 
 
 class Method(nn.Module, ABC):
-    """A method says what to minimise; the learner draws, forwards, steps and stores. Only `loss` is required.
+    """A method defines what to minimise; the learner draws, forwards, steps and stores. Only `loss` is required.
 
     Settings are keyword arguments of the constructor, kept under the same name. Everything learned must be in
-    parameters, buffers or submodules, so that checkpoints hold it; a `Net` among them grows with the learner's.
+    parameters, buffers or submodules, so that checkpoints contain it; a `Net` among them grows with the learner's.
 
     >>> class Half(Method):
     ...     def loss(self, new, old):
@@ -26,61 +26,61 @@ class Method(nn.Module, ABC):
     Half()
     """
 
-    title: str = ""  # in tables and reports; the name of the class if empty
-    bound: str = ""  # "lower" or "upper" for what is no method to use, but a bound to hold others against
+    title: str = ""  # for tables and reports; the name of the class if empty
+    bound: str = ""  # "lower" or "upper" if it is not a method to use, but a bound to compare others with
 
     draws: int = 1  # memory draws per step
     repeats: int = 1  # steps per incoming batch (RAR)
-    joint_forward: bool = False  # new and old through the net as one batch (matters to batch norm)
-    recalls_new: bool = False  # whether `recall` is asked about the incoming batch too (a teacher's word on it)
+    joint_forward: bool = False  # forward new and old samples as one batch (matters to batch norm)
+    recalls_new: bool = False  # whether `recall` is also called for the incoming batch (for a teacher's outputs)
 
     rehearses: bool = True  # whether samples are kept in memory at all
-    memory_policy: str = "reservoir"  # of the memory, unless the user says otherwise
+    memory_policy: str = "reservoir"  # of the memory, unless the user chooses another
     held_out: float = 0.0  # share of stream and memory that is never trained on, for `boundary` to fit on (BiC)
-    logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry for each output: they grow with the head
+    logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry per output: they grow with the head
 
-    asks_memory: bool = False  # whether `classify` looks into memory, so that a snapshot needs a copy of it (iCaRL)
-    needs_boundaries: bool = False  # whether it waits for `boundary` to be what it is (SS-IL's teacher)
-    cosine_head: float = 0.0  # first scale of the cosine head that a linear one is made (LUCIR); 0: any head will do
-    no_adaptor: str = ""  # the reason why an adaptor makes no sense with it, if so
-    mixed_passes: int = 0  # passes over all tasks mixed, which a run gives it in place of the stream (Joint)
+    asks_memory: bool = False  # whether `classify` reads memory, so that a snapshot needs a copy of it (iCaRL)
+    needs_boundaries: bool = False  # whether it only works if `boundary` is called (SS-IL's teacher)
+    cosine_head: float = 0.0  # initial scale of the cosine head that replaces a linear one (LUCIR); 0: any head
+    no_adaptor: str = ""  # the reason why it cannot be combined with an adaptor, if so
+    mixed_passes: int = 0  # passes over all tasks mixed, which a run uses instead of the stream (Joint)
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
-        """Before the first step: make copies of the net, keep the generator if chance is needed later."""
+        """Prepare for the first step: copy the net, or keep the generator for later random draws."""
 
     @abstractmethod
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        """The scalar to minimise. Pure: it may be called twice in a step. `old` is empty while the memory is."""
+        """Return the scalar to minimise. Pure: it may be called twice in a step. `old` is empty while the memory is."""
 
     def query_loss(self, old: Sequence[View]) -> Tensor:
-        """CBA's outer objective, on fresh draws and the plain head. Default: mean cross-entropy on plain logits."""
+        """Return CBA's outer objective, on fresh draws. Default: mean cross-entropy on plain logits."""
         return torch.stack([F.cross_entropy(view.logits, view.y) for view in old]).mean()
 
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
-        """Extra columns for a training draw, computed once, without gradient (CLS-ER's teacher). Not for the query.
+        """Return extra columns for a training draw, computed once, without gradient (CLS-ER's teacher).
 
-        With `recalls_new`, for the incoming batch too.
+        Also called for the incoming batch with `recalls_new`; never for the draws of `query_loss`.
         """
         return {}
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
-        """Extra columns to store with the samples of an incoming batch (DER++'s logits). Called once a batch."""
+        """Return extra columns to store with an incoming batch's samples (DER++'s logits). Called once per batch."""
         return {}
 
     def grow(self, outputs: int) -> None:
-        """The head has `outputs` now: widen buffers with an entry for each. A `Net` among the submodules has grown."""
+        """Widen buffers with an entry per output: the head has `outputs` now, as does each `Net` of the submodules."""
 
     def before_step(self, net: Net, new: Draw) -> None:
-        """Before the forwards of each update: give classes that come for the first time a start (LUCIR's imprint)."""
+        """Act before the forward passes of each update: initialise rows of new classes, say (LUCIR's imprint)."""
 
     def after_step(self, net: Net) -> None:
-        """After each optimizer step: move averages, say."""
+        """Act after each optimizer step: update averages, say."""
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        """A task ended: keep a teacher, fit a correction on `memory.samples()` or `memory.held`."""
+        """Act at the end of a task: copy a teacher, or fit a correction on `memory.samples()` or `memory.held`."""
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
-        """(n, outputs) scores for prediction; the largest wins."""
+        """Return (n, outputs) scores for prediction; the largest wins."""
         logits: Tensor = net(x)
         return logits
 
@@ -89,5 +89,5 @@ class Method(nn.Module, ABC):
 
 
 def cross_entropy(view: View) -> Tensor:
-    """Mean cross-entropy on what the adaptor made of the logits: the term that CBA corrects."""
+    """Return the mean cross-entropy on the adapted logits: the term that CBA corrects."""
     return F.cross_entropy(view.adapted, view.y)

@@ -13,21 +13,21 @@ from evenkeel.learning.methods._teacher import UNSEEN, Distilling, distillation,
 from evenkeel.learning.nets import Net
 from evenkeel.learning.types import View
 
-RIDGE = 1e-2  # pull toward no correction, in the loss of the fit; a few separable samples would have none else
+RIDGE = 1e-2  # penalty toward no correction: without it the fit to a few separable samples would diverge
 
 
 class BiC(Distilling):
     """BiC (Wu et al. 2019): distillation while a task is learned, and a linear correction of its logits at its end.
 
     (1 - lambda) CE + lambda KL(teacher || net) at a temperature, CE over the seen classes, KL over the old ones, each a
-    mean over new and replayed samples; lambda = old / (old + new classes), or 0 while a task brings no new class. At a
+    mean over new and replayed samples; lambda = old / (old + new classes), or 0 while a task has no new class. At a
     boundary, scale and shift of the logits of the newest task's classes are fitted by cross-entropy on samples that
     were held out: a share of the stream, and of the memory, is never trained on. A correction stays with its classes
-    for good, in training, in the teacher and in prediction, so that answers between boundaries are corrected too.
+    for good, in training, in the teacher and in prediction, so predictions between boundaries are corrected too.
 
-    The original holds out some exemplars and as many samples of the finished task, which it reads again. Strictly in
-    one pass, each sample is held out by chance as it arrives, into a balanced part of the memory; where the data come
-    in several passes, the same samples every time.
+    The original holds out some exemplars and as many samples of the finished task, which it reads again. Here, strictly
+    in one pass, each sample is held out at random as it arrives, into a balanced part of the memory; with several
+    passes over the data, the same samples every time.
     """
 
     title = "BiC"
@@ -39,7 +39,7 @@ class BiC(Distilling):
         self.temperature = above_zero("temperature", temperature)
         self.held_out = fraction("held_out", held_out)
         if not held_out:
-            raise SettingsError("held_out=0: BiC has nothing to fit its correction on; hold out 0.1, say.")
+            raise SettingsError("held_out=0 leaves BiC no samples to fit its correction on; use 0.1, say.")
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         super().prepare(net, generator)
@@ -53,6 +53,7 @@ class BiC(Distilling):
         self.scale, self.shift = F.pad(self.scale, more, value=1.0), F.pad(self.shift, more)
 
     def corrected(self, logits: Tensor) -> Tensor:
+        """Return the logits with scale and shift applied."""
         return logits * self.scale + self.shift
 
     def taught(self, x: Tensor) -> Tensor:
@@ -66,8 +67,8 @@ class BiC(Distilling):
         if not bool(is_old.any()):
             return loss
         weight = int(is_old.sum()) / int((is_old | is_new).sum())
-        logits, told = self.corrected(joined(views, "logits")), joined(views, "teacher")
-        return (1 - weight) * loss + weight * distillation(logits[:, is_old], told[:, is_old], self.temperature)
+        logits, teacher = self.corrected(joined(views, "logits")), joined(views, "teacher")
+        return (1 - weight) * loss + weight * distillation(logits[:, is_old], teacher[:, is_old], self.temperature)
 
     def query_loss(self, old: Sequence[View]) -> Tensor:
         return torch.stack([F.cross_entropy(self.corrected(view.logits), view.y) for view in old]).mean()
@@ -87,21 +88,21 @@ class BiC(Distilling):
 
 
 def fitted(logits: Tensor, y: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-    """Scale and shift of the outputs in `which` with the lowest cross-entropy: convex, so there is one answer."""
-    found = logits.new_tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
-    none = found.detach().clone()
+    """Return the scale and shift of the outputs in `which` that minimise the cross-entropy (convex: one optimum)."""
+    correction = logits.new_tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    identity = correction.detach().clone()
     logits = logits.double()
     optimizer = torch.optim.LBFGS(
-        [found], max_iter=100, tolerance_grad=1e-10, tolerance_change=1e-12, line_search_fn="strong_wolfe"
+        [correction], max_iter=100, tolerance_grad=1e-10, tolerance_change=1e-12, line_search_fn="strong_wolfe"
     )
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        corrected = torch.where(which, logits * found[0] + found[1], logits)
-        loss = F.cross_entropy(corrected, y) + RIDGE * (found - none).square().sum()
+        corrected = torch.where(which, logits * correction[0] + correction[1], logits)
+        loss = F.cross_entropy(corrected, y) + RIDGE * (correction - identity).square().sum()
         loss.backward()
         return loss
 
     optimizer.step(closure)
-    scale, shift = found.detach()
+    scale, shift = correction.detach()
     return scale, shift

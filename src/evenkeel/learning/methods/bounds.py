@@ -1,4 +1,4 @@
-"""Bounds: what forgetting costs at most, and what there would be to learn without a stream."""
+"""Bounds: training without any defence against forgetting, and training on all tasks mixed."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from evenkeel.learning.types import View
 
 
 class Finetune(Method):
-    """Lower bound: CE(new), no memory. One pass is all it takes, as there is nothing in it to read twice."""
+    """Lower bound: CE(new), no memory. It reads every sample once."""
 
     title = "Finetune (lower bound)"
     bound = "lower"
@@ -22,11 +22,11 @@ class Finetune(Method):
 
 
 class Joint(Finetune):
-    """Upper bound: CE(new), with no memory, on the samples of all tasks mixed: i.i.d. in one pass, or in `epochs`.
+    """Upper bound: CE(new), no memory, on the samples of all tasks mixed: i.i.d., in one pass or `epochs` passes.
 
-    A run gives it a stream of its own, shuffled over all tasks and cut into as many parts of one size, so that the
-    tests are those of the other methods. It is no method for a stream: a learner that is handed batches in another
-    order learns them in that order.
+    A run gives it a stream of its own, shuffled over all tasks and split into as many parts of equal size, so that it
+    is tested at the same points as the other methods. It is not a method for streams: a learner that gets batches in
+    another order learns them in that order.
     """
 
     title = "Joint (upper bound)"

@@ -1,4 +1,4 @@
-"""CLS-ER: experience replay with a slow and a slower average of the working net."""
+"""CLS-ER: experience replay with a slow and a slower moving average of the working net."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ PREDICTORS = ("working", "stable", "plastic")
 class CLSER(Method):
     """CLS-ER (Arani et al. 2022): CE(new) + CE(memory) + reg MSE(memory logits, those of the better average).
 
-    Two averages of the working net, `plastic` and `stable`, are each moved after a step with a probability of their
-    own. For each memory sample the teacher is the one that is surer of the true class. The consistency term uses plain
-    logits, the cross-entropies adapted ones. `predictor` says which of the three nets answers: "working" as in the CBA
-    paper's code, or "stable" as in CLS-ER's own paper.
+    Two averages of the working net, `plastic` and `stable`, are each updated after a step with a probability of their
+    own. For each memory sample the teacher is the one that is more confident in the true class. The consistency term
+    uses plain logits, the cross-entropies adapted ones. `predictor` selects which of the three nets predicts: "working"
+    as in the CBA paper's code, or "stable" as in CLS-ER's own paper.
 
     The averages are always in evaluation mode, and the running statistics of batch norm are averaged like the weights;
-    the released code leaves them in training mode, where they answer by whatever else is in the batch.
+    the released code leaves them in training mode, where their outputs depend on the rest of the batch.
     """
 
     title = "CLS-ER"
@@ -55,7 +55,7 @@ class CLSER(Method):
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         if "stable" in self._modules:
-            raise SettingsError("This CLSER already belongs to a learner and holds its averages; make a new one.")
+            raise SettingsError("This CLSER already belongs to a learner and holds its averages; create a new one.")
         self.stable = copy.deepcopy(net).requires_grad_(False).eval()
         self.plastic = copy.deepcopy(net).requires_grad_(False).eval()
         self.generator = generator
@@ -94,7 +94,7 @@ class CLSER(Method):
 
 
 def choose_teacher(stable: Tensor, plastic: Tensor, y: Tensor) -> Tensor:
-    """Row by row the logits that give the true class the higher probability; on a tie the plastic ones."""
+    """Return, row by row, the logits that give the true class the higher probability; on a tie the plastic ones."""
     rows = y[:, None]
-    surer = stable.softmax(1).gather(1, rows) > plastic.softmax(1).gather(1, rows)
-    return torch.where(surer, stable, plastic)
+    stable_is_better = stable.softmax(1).gather(1, rows) > plastic.softmax(1).gather(1, rows)
+    return torch.where(stable_is_better, stable, plastic)

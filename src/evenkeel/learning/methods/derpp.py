@@ -12,8 +12,8 @@ from evenkeel.learning.types import View
 class DERpp(Method):
     """DER++ (Buzzega et al. 2020): CE(new) + alpha MSE(memory logits, stored ones) + beta CE(another memory draw).
 
-    Stored are the logits of the augmented view before its step. With an adaptor there are two kinds: the training loss
-    compares adapted with adapted, CBA's outer objective plain with plain (weights 1 and 1, as released).
+    The logits of the augmented view before its step are stored. With an adaptor there are two kinds: the training loss
+    compares adapted with adapted, CBA's outer objective plain with plain (weights 1 and 1, as in the released code).
     """
 
     title = "DER++"

@@ -11,8 +11,8 @@ from evenkeel.learning.types import View
 class ER(Method):
     """Experience Replay (Chaudhry et al. 2019; Riemer et al. 2019): CE(new) + CE(memory), a sum of two means.
 
-    New and old samples pass the net one after the other, each with batch statistics of its own, as in the released
-    CBA code; `joint_forward=True` sends them through together.
+    New and old samples are forwarded one after the other, each with their own batch statistics, as in the released
+    CBA code; `joint_forward=True` forwards them together.
     """
 
     def __init__(self, *, joint_forward: bool = False) -> None:

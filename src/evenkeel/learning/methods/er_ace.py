@@ -17,16 +17,16 @@ from evenkeel.learning.types import View
 class ERACE(Method):
     """ER-ACE (Caccia et al. 2022): CE(new, old classes left out) + CE(memory).
 
-    The incoming batch competes only with its own classes and with those never seen, so it does not push old classes
-    down; memory, which holds all of them, competes with all. "Own" is what is in the batch: no boundary is needed, and
-    masking and replay begin with the first batch. With `task_free=False` both begin with the second task, as in the
-    released CBA code (where also every class from the highest seen one on counts as unseen, and none below it).
+    The incoming batch competes only with its own classes and with those never seen, so it does not suppress old
+    classes; memory, which holds all of them, competes with all. "Own" means in the batch: no boundary is needed, and
+    masking and replay start with the first batch. With `task_free=False` both start with the second task, as in the
+    released CBA code (which also counts every class from the highest seen one on as unseen, and none below it).
 
-    It was made for one pass: nothing is read again.
+    It was designed for one pass: nothing is read again.
     """
 
     title = "ER-ACE"
-    seen: Tensor  # (outputs,) whether a class was learned before the present batch
+    seen: Tensor  # (outputs,) whether a class was learned before the current batch
     begun: Tensor  # () whether it masks and replays
 
     def __init__(self, *, task_free: bool = True) -> None:
@@ -42,7 +42,7 @@ class ERACE(Method):
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         if "seen" in self._buffers:
-            raise SettingsError("This ERACE already belongs to a learner and knows its classes; make a new one.")
+            raise SettingsError("This ERACE already belongs to a learner and knows its classes; create a new one.")
         device = next(net.parameters()).device
         self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool, device=device))
         self.begun = self.begun.to(device)
@@ -57,7 +57,7 @@ class ERACE(Method):
         return loss
 
     def masked(self, new: View) -> Tensor:
-        """(outputs,) the classes seen before and absent from the batch."""
+        """Return (outputs,) the classes seen before and absent from the batch."""
         masked = self.seen & self.begun
         masked[new.y] = False
         return masked

@@ -15,28 +15,28 @@ from evenkeel.learning.types import View
 
 
 class ICaRL(Distilling):
-    """iCaRL (Rebuffi et al. 2017): binary cross-entropies for the features, the nearest class mean to predict.
+    """iCaRL (Rebuffi et al. 2017): binary cross-entropies to learn features, the nearest class mean to predict.
 
     The loss is the mean, over samples and seen classes, of the binary cross-entropy between sigmoid(logit) and a
-    target: for classes of earlier tasks the teacher's sigmoid, for those of the present one 1 for the label, else 0.
-    (The label of an incoming sample is 1 in any case: in a blurry stream it may be of an old class.) Prediction is by
-    the nearest class mean, over L2-normalised features of what memory holds; until it holds something, by the head.
+    target: for classes of earlier tasks the teacher's sigmoid, for those of the current one 1 for the label, else 0.
+    (The label of an incoming sample is always 1: in a blurry stream it may be an old class.) Prediction is by the
+    nearest class mean, over L2-normalised features of the samples in memory; while it is empty, by the head.
 
-    The original reads a task again at its end, to choose exemplars by herding. Strictly in one pass, memory takes an
-    equal share of each class as the stream goes; at a boundary herding puts what it holds in order, and when a class
-    must make room for later ones, those last in that order leave first.
+    The original reads a task again at its end, to choose exemplars by herding. Here, strictly in one pass, memory keeps
+    an equal share of each class during the stream; at a boundary herding orders the stored samples, and when a class
+    must make room for later ones, the last in that order leave first.
     """
 
     title = "iCaRL"
     asks_memory = True
     no_adaptor = (
-        "it predicts by the nearest class mean, while CBA trains the head to predict without bias, and the head has no "
-        "say here"
+        "it predicts by the nearest class mean, while CBA trains the head to predict without bias, and the head is not "
+        "used here"
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._means: tuple[object, Tensor, Tensor] | None = None  # of which net and memory, means, their classes
+        self._means: tuple[object, Tensor, Tensor] | None = None  # versions of net and memory, means, their classes
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         views, task_of = [new, *old], self.task_of_with(new.y)
@@ -44,9 +44,9 @@ class ICaRL(Distilling):
         target = F.one_hot(joined(views, "y"), len(task_of)).to(logits.dtype)
         is_old, _ = self.old_and_new(task_of)
         if bool(is_old.any()):
-            told = torch.where(is_old, joined(views, "teacher").sigmoid(), target)
-            told[: len(new.y)] = torch.maximum(told[: len(new.y)], target[: len(new.y)])
-            target = told
+            distilled = torch.where(is_old, joined(views, "teacher").sigmoid(), target)
+            distilled[: len(new.y)] = torch.maximum(distilled[: len(new.y)], target[: len(new.y)])
+            target = distilled
         seen = task_of != UNSEEN
         return F.binary_cross_entropy_with_logits(logits[:, seen], target[:, seen])
 
@@ -66,7 +66,7 @@ class ICaRL(Distilling):
         return scores
 
     def class_means(self, net: Net, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Computed anew only when the net or the memory changed."""
+        """Return the class means and their classes, recomputed only if the net or the memory changed."""
         now = (version(net), id(memory), memory.version)
         if self._means is None or self._means[0] != now:
             features = F.normalize(features_of(net, memory), dim=1)

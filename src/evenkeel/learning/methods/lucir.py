@@ -19,22 +19,22 @@ from evenkeel.learning.types import Draw, View
 
 
 class LUCIR(Distilling):
-    """LUCIR (Hou et al. 2019): a head of cosines, features that stay where they were, old and new classes kept apart.
+    """LUCIR (Hou et al. 2019): a cosine head, features that stay in place, a margin between old and new classes.
 
     CE(s cos, y) + lambda (1 - cos(features, teacher's)) + max(0, margin - cos of the true class + cos of a new class),
     the last over samples of old classes and their `nearest` most similar new ones; each a mean over new and replayed
-    samples. s is learned, from `scale` on (the original's 1 needs more than one pass to rise). lambda = less_forget
-    sqrt(old classes / new classes). Rows of old classes are fixed, but while the incoming batch has samples of them. At
-    a boundary the head alone is fine-tuned on memory, which is balanced: `epochs` passes, the second half at a tenth of
-    the rate `lr`. (A head that is one of cosines already keeps the scale it has.)
+    samples. s is learned, starting at `scale` (the original's 1 needs more than one pass to rise). lambda = less_forget
+    sqrt(old classes / new classes). Rows of old classes are fixed unless the incoming batch has samples of them. At a
+    boundary only the head is fine-tuned on memory, which is balanced: `epochs` passes, the second half at a tenth of
+    the rate `lr`. (A head that is already a cosine head keeps its scale.)
 
-    The original reads a task twice more: before it, to imprint the mean features of new classes as their rows, and
-    after it, to choose exemplars by herding. Strictly in one pass, a row is imprinted from the first batch that has its
-    class, and herding puts in order what memory has kept of the stream.
+    The original reads a task two more times: before it, to imprint the mean features of new classes as their rows, and
+    after it, to choose exemplars by herding. Here, strictly in one pass, a row is imprinted from the first batch that
+    has its class, and herding orders the samples that memory has kept of the stream.
     """
 
     title = "LUCIR"
-    imprinted: Tensor  # (outputs,) whether a row was given its start
+    imprinted: Tensor  # (outputs,) whether a row has been imprinted
     generator: torch.Generator
 
     def __init__(
@@ -58,7 +58,7 @@ class LUCIR(Distilling):
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         super().prepare(net, generator)
         assert net.cosine_scale is not None
-        self._scale = (net.cosine_scale,)  # in a tuple, because it is the net's to keep, not ours
+        self._scale = (net.cosine_scale,)  # in a tuple, so that it is not registered: it belongs to the net
         self._kept: list[tuple[CosineHead, Tensor, Tensor]] = []  # parts of the head, fixed rows, their values
         self.generator = generator
         self.register_buffer("imprinted", torch.zeros_like(self.task_of, dtype=torch.bool))
@@ -80,7 +80,7 @@ class LUCIR(Distilling):
             with evaluating(net):
                 means, classes = class_means(F.normalize(net.features(new.x[first]), dim=1), new.y[first])
             length = means.norm(dim=1)
-            usable = (length > 0) & length.isfinite()  # else the row would be spoiled for ever
+            usable = (length > 0) & length.isfinite()  # otherwise the row would be spoiled for good
             self._imprint(net, F.normalize(means, dim=1)[usable], classes[usable])
             self.imprinted[classes[usable]] = True
         self._kept = []
@@ -90,11 +90,11 @@ class LUCIR(Distilling):
 
     @torch.no_grad()
     def after_step(self, net: Net) -> None:
-        for part, mine, rows in self._kept:  # without a gradient, momentum and weight decay would still move them
+        for part, mine, rows in self._kept:  # even without a gradient, momentum and weight decay move them
             part.weight[mine] = rows
 
     def _imprint(self, net: Net, directions: Tensor, classes: Tensor) -> None:
-        """New rows toward their class's mean, as long as the rows of known classes are on average, or all at first."""
+        """Point new rows to their class's mean, with the mean length of known classes' rows (at first, of all)."""
         known = self.task_of != UNSEEN if self.task_of.max() != UNSEEN else torch.ones_like(self.imprinted)
         length = torch.cat([part.weight[mine].norm(dim=1) for part, mine in _by_part(net, known)]).mean()
         begin = 0
@@ -127,7 +127,7 @@ class LUCIR(Distilling):
         super().boundary(net, memory)
 
     def _finetune(self, net: Net, features: Tensor, y: Tensor) -> None:
-        """The head alone, on the features that memory has now: they do not change meanwhile."""
+        """Fine-tune only the head, on the features of the samples in memory, which do not change meanwhile."""
         for part in cosine_parts(net.head):
             part.fixed.fill_(False)
         optimizer = SGD(net.head.parameters(), lr=self.lr)
@@ -144,7 +144,7 @@ class LUCIR(Distilling):
 def margin_ranking(
     cosines: Tensor, y: Tensor, *, is_old: Tensor, is_new: Tensor, nearest: int, margin: float
 ) -> Tensor:
-    """Mean of max(0, margin - cos_y + cos_k), over samples of old classes and the `nearest` new classes k of each."""
+    """Return the mean max(0, margin - cos_y + cos_k), over samples of old classes and their `nearest` new classes k."""
     samples, rivals = cosines[is_old[y]], int(is_new.sum())
     if not len(samples) or not rivals:
         return cosines.new_zeros(())
@@ -154,7 +154,7 @@ def margin_ranking(
 
 
 def _by_part(net: Net, which: Tensor) -> list[tuple[CosineHead, Tensor]]:
-    """The parts of the head, each with its piece of a mask over all outputs; spare rows are False."""
+    """Return the parts of the head, each with its slice of a mask over all outputs; spare rows are False."""
     parts = cosine_parts(net.head)
     sizes = [part.out_features for part in parts]
     return list(zip(parts, F.pad(which, (0, sum(sizes) - len(which))).split(sizes), strict=True))

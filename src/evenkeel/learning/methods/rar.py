@@ -21,9 +21,9 @@ PASSED_ON = (
 class RAR(Method):
     """Repeated Augmented Rehearsal (Zhang et al. 2022), around any base: `repeats` steps for each incoming batch.
 
-    The learner augments the incoming batch and draws memory anew for every repeat, and stores each sample once. The
-    augmentation is the learner's; the paper's is `RandAugment()`. (Not Retrospective Adversarial Replay, which goes by
-    the same letters in other libraries.)
+    The learner augments the incoming batch and draws from memory again for every repeat, and stores each sample once.
+    The augmentation is the learner's; the paper's is `RandAugment()`. (Not Retrospective Adversarial Replay, which has
+    the same abbreviation in other libraries.)
 
     >>> RAR(ER(), repeats=5)
     RAR(base=ER(joint_forward=False), repeats=5)
@@ -39,7 +39,7 @@ class RAR(Method):
             setattr(self, name, getattr(self.base, name))
 
     @property
-    def draws(self) -> int:  # type: ignore[override]  # of ER-ACE it changes with the first boundary
+    def draws(self) -> int:  # type: ignore[override]  # ER-ACE's changes with the first boundary
         return self.base.draws
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
