@@ -118,7 +118,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "form": (["run", "digits", "--set", "seed"], "not of the form part.setting=value"),
     "data": (["run", "paper/cifar10-er", "--data", "/nonexistent"], "cifar10.*evenkeel data get cifar10"),
     "report": (["report", "/nonexistent"], "There is no run in '/nonexistent'"),
-    "download": (["data", "get", "cifar"], "'cifar' is none of the sets.*Did you mean 'cifar10'"),
+    "download": (["data", "get", "cifar"], "'cifar' cannot be downloaded.*Did you mean 'cifar10'"),
     "shown": (["data", "show", "npz", "path=none.npz"], "none.npz"),
     "width": (["run", "digits", "--set", "net.width=-1"], "width=-1 must be a whole number of at least 1"),
     "clear": (["data", "clear", "mnist"], "The cache has no 'mnist'"),

@@ -1,4 +1,4 @@
-"""What version 0.1 left on disk is read, and continues bit for bit."""
+"""Files written by version 0.1 are read, and runs continue bit for bit."""
 
 import gzip
 import json
@@ -28,9 +28,9 @@ from tests.helpers.old_learners import CUT, LEARNERS, STREAM, arithmetic, digest
 OLD = Path(__file__).parent / "0.1"
 RESULTS = Path(__file__).parents[2] / "results"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
-# Another processor may round the last bit of a float another way; only then numbers are compared with a tolerance.
+# Another processor may round the last bit of a float differently; only then numbers are compared with a tolerance.
 SAME_BITS = arithmetic() == EXPECTED["arithmetic"]
-NO_LOOKING = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
+NO_EVALUATION = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
 DIGITS = {
     "er": [],
     "er-cba": ["adaptor.name=cba", "adaptor.start=second-task"],
@@ -39,7 +39,7 @@ DIGITS = {
 
 
 def require_equal(made: Any, kept: Any) -> None:
-    """Compare nested values: every bit on a machine that rounds alike, else to a few digits."""
+    """Compare nested values: bit for bit on a machine that rounds alike, else with a tolerance."""
     if SAME_BITS:
         assert made == kept
     elif isinstance(kept, dict):
@@ -62,7 +62,7 @@ def require_state(learner: ek.Learner, kept: dict[str, str]) -> None:
 
 
 def require_records(made: Iterable[Record], kept: bytes) -> None:
-    """The first in value, but for the versions of packages; all others byte for byte."""
+    """Compare the first record by value, except for package versions, and all others byte for byte."""
     first, *others = [to_line(record).encode() for record in made]
     kept_first, *kept_others = kept.splitlines(keepends=True)
     one, other = json.loads(first), json.loads(kept_first)
@@ -79,21 +79,21 @@ def unpacked(name: str) -> bytes:
 
 @pytest.fixture
 def versions_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this version pass for the one that wrote the files: a run is resumed by the same versions only."""
+    """Let this version pass for the one that wrote the files: a run is resumed only by the same versions."""
     first = next(record for record, _ in whole_records(OLD / "run" / "records.jsonl"))
     assert isinstance(first, Started)
     monkeypatch.setattr(import_module("evenkeel.experiment.run"), "_versions", lambda: dict(first.versions))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_checkpoint_continues_as_it_would_have(name: str) -> None:
+def test_a_checkpoint_continues_bit_for_bit(name: str) -> None:
     learner = ek.Learner.load(OLD / "checkpoints" / f"{name}.ek")
     expected = EXPECTED["checkpoints"][name]
     require_equal(learn(learner, STREAM[CUT:], CUT), expected["records"])
     require_state(learner, expected["digests"])
 
 
-def test_bic_had_samples_held_out() -> None:
+def test_the_checkpoint_of_bic_has_held_out_samples() -> None:
     assert len(ek.Learner.load(OLD / "checkpoints" / "bic.ek").memory.held or ()) > 0
 
 
@@ -107,7 +107,7 @@ def test_a_half_finished_run_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("versions_as_recorded")
-def test_a_ledger_is_continued_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+def test_a_ledger_is_continued_and_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     shutil.copytree(OLD / "ledger", tmp_path / "ledger")
     ledger = Ledger(tmp_path / "ledger")
     configs = [ek.load_config(*each) for each in LEDGER]
@@ -134,7 +134,7 @@ def test_a_ledger_is_continued_and_what_is_finished_is_not_run_again(tmp_path: P
     assert {entry.key: entry.metrics for entry in Ledger(ledger.path).entries()} == after
 
 
-def test_a_service_learns_what_waited_cut_and_uncut(tmp_path: Path) -> None:
+def test_a_service_learns_waiting_examples_in_batches_and_outside(tmp_path: Path) -> None:
     shutil.copytree(OLD / "service", tmp_path / "service")
     threads = torch.get_num_threads()
     service = Service(tmp_path / "service")
@@ -155,7 +155,7 @@ def test_a_service_learns_what_waited_cut_and_uncut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DIGITS)
 def test_a_digits_run_gives_the_records_of_the_committed_ledger(name: str) -> None:
-    config = ek.load_config("digits", [*NO_LOOKING, *DIGITS[name]])
+    config = ek.load_config("digits", [*NO_EVALUATION, *DIGITS[name]])
     packed = Ledger(RESULTS / "digits").place(run_key(config))
     *records, _ = gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
     require_records(ek.run(config), b"".join(records))
@@ -167,14 +167,14 @@ def test_a_run_on_clinc150_gives_the_records_of_version_0_1() -> None:
     require_records(ek.run(ek.load_config(*CLINC150)), unpacked("clinc150.jsonl.gz"))
 
 
-def test_the_keys_of_all_committed_runs_are_what_they_were() -> None:
+def test_the_keys_of_all_committed_runs_are_unchanged() -> None:
     for ledger in (Ledger(RESULTS / "digits"), Ledger(RESULTS / "slim")):
         assert ledger.runs()
         for key, run in zip(ledger.runs(), ledger.results(ledger.runs()), strict=True):
             assert run_key(ek.load_config(run.started.config)) == key
 
 
-def test_every_preset_is_the_config_it_was() -> None:
+def test_every_preset_gives_the_same_config_as_before() -> None:
     for line in unpacked("presets.jsonl.gz").splitlines():
         kept = json.loads(line)
         assert ek.load_config(kept["preset"]).model_dump(mode="json") == kept["config"], kept["preset"]

@@ -1,4 +1,4 @@
-"""Configs: every fault in one message, with the nearest name; presets; overrides."""
+"""Configs: all errors in one message, with the nearest name; presets; overrides."""
 
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,16 @@ from evenkeel.experiment.setup import new_learner, planned
 from tests.helpers.experiments import DATA
 
 
-def faults(given: Any, *overrides: str) -> list[str]:
+def errors(given: Any, *overrides: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load_config(given, overrides)
     first, *rest = str(caught.value).splitlines()
-    assert first == ("The config has a fault:" if len(rest) == 1 else f"The config has {len(rest)} faults:")
+    assert first == ("The config has an error:" if len(rest) == 1 else f"The config has {len(rest)} errors:")
     return [line.removeprefix("- ") for line in rest]
 
 
-FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown table": ({"metod": {"name": "er"}}, "metod is unknown; there are seed, .* Did you mean 'method'?"),
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown table": ({"metod": {"name": "er"}}, "metod is unknown; choose from seed, .* Did you mean 'method'?"),
     "unknown setting": ({"memory": {"capacty": 3}}, "memory.capacty is unknown; .* Did you mean 'capacity'?"),
     "unknown part": ({"method": {"name": "derp"}}, "method.name = 'derp' is not one of .* Did you mean 'derpp'?"),
     "setting of a part": ({"adaptor": {"name": "cba", "evry": 2}}, "no setting 'evry'; .* Did you mean 'every'?"),
@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "infinite": ({"optimizer": {"lr": float("inf")}}, "optimizer.lr = inf: input should be a finite number"),
     "infinite setting of a part": ({"adaptor": {"name": "cba", "lr": float("nan")}}, "adaptor.lr = nan: .* finite"),
     "no name": ({"adaptor": {"every": 1}}, "adaptor must be a table with a name, one of cba"),
-    "type of what is required": ({"scenario": {"name": "disjoint", "tasks": "two"}}, "scenario.tasks = 'two': input"),
+    "type of a required setting": ({"scenario": {"name": "disjoint", "tasks": "two"}}, "scenario.tasks = 'two': input"),
     "one of several types": ({"memory": {"capacity": 0}}, "memory.capacity = 0: input should be greater than 0"),
     "inner table": (
         {"learner": {"normalize": {"foo": 1, "mean": [1], "std": [1]}}},
@@ -51,28 +51,28 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "sentence"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
+@pytest.mark.parametrize(("given", "sentence"), ERRORS.values(), ids=ERRORS)
+def test_an_error_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
     import re
 
-    (found,) = faults(given)
-    assert re.search(sentence, found), found
+    (error,) = errors(given)
+    assert re.search(sentence, error), error
 
 
-def test_all_faults_come_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     together: dict[str, Any] = {}
     for name in ("unknown table", "unknown setting", "unknown part", "range", "choice", "missing"):
-        together |= FAULTS[name][0]
+        together |= ERRORS[name][0]
     together["adaptor"] = {"name": "cba", "lr": "fast", "start": "x", "evry": 2}
-    assert len(faults(together)) == 6 + 3
+    assert len(errors(together)) == 6 + 3
 
 
-def test_every_preset_can_be_learned_with() -> None:
-    """As far as the data here allows: the learner of each is built for small images."""
+def test_every_preset_makes_a_learner() -> None:
+    """As far as the data here allows: each preset's learner is built for small images."""
     assert "paper/cifar10-er-cba" in presets()
     for name, about in presets().items():
         config = load_config(name, ["scenario.tasks=2"])
-        if isinstance(config.scenario and config.scenario.get("order"), list):  # of classes that are not here
+        if isinstance(config.scenario and config.scenario.get("order"), list):  # of classes that the data here lacks
             config = load_config(config, ["scenario.order=given"])
         assert about
         assert not about.startswith("[")
@@ -90,13 +90,13 @@ def test_presets_with_and_without_cba_differ_in_nothing_else(data: str, name: st
     assert corrected.adaptor["lr"] == (1e-3 if data.startswith("cifar10") and data != "cifar100" else 1e-2)
     same = {"name", "adaptor"} | (
         {"learner"} if "offline" in data else set()
-    )  # there CBA comes with a trick, see preset
+    )  # there CBA comes with other batch norm statistics, see the preset
     assert plain.model_dump(exclude=same) == corrected.model_dump(exclude=same)
     assert plain.batches.size == plain.learner.replay == 32
     assert plain.batches.drop_last == ("offline" not in data)
 
 
-def test_overrides() -> None:
+def test_overrides_change_settings() -> None:
     config = load_config({"method": {"name": "derpp", "alpha": 0.7}}, ["method.beta=1", "seed=4", "name=my run"])
     assert (config.method["alpha"], config.method["beta"], config.seed, config.name) == (0.7, 1.0, 4, "my run")
     assert load_config({"method": {"name": "derpp", "alpha": 0.7}}, ["method.name=er"]).method == {
@@ -105,7 +105,7 @@ def test_overrides() -> None:
     }
     assert load_config({"adaptor": {"name": "cba"}}, ["adaptor.name=none"]).adaptor is None
     assert load_config({}, ["adaptor.name=cba", "adaptor.hidden=[64, 64]"]).adaptor["hidden"] == [64, 64]  # type: ignore[index]
-    late = load_config({}, ["method.alpha=0.3", "method.name=derpp"])  # in one command the order does not matter
+    late = load_config({}, ["method.alpha=0.3", "method.name=derpp"])  # within one command the order does not matter
     assert late.method["alpha"] == 0.3
     assert load_config({}, ["name=5"]).name == "5"
     assert load_config({}, ["name=2024-01-01"]).name == "2024-01-01"
@@ -118,7 +118,7 @@ def test_overrides() -> None:
             load_config({}, [wrong])
 
 
-def test_names_say_what_a_run_is() -> None:
+def test_a_run_is_named_after_its_method_and_adaptor() -> None:
     assert load_config({}).name == "ER"
     assert load_config({"adaptor": {"name": "cba"}}).name == "ER + CBA"
     assert load_config({"method": {"name": "rar", "base": {"name": "derpp"}}}).name == "RAR(DER++)"

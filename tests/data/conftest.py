@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.data_files import Told
+from tests.helpers.data_files import ProgressLog
 
-REAL = os.environ.get("EVENKEEL_DATA")  # before the tests hide it
+REAL = os.environ.get("EVENKEEL_DATA")  # read before the tests hide it
 
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache for each test, and no data but what it writes."""
+    """Give each test its own cache, and no data but what it writes."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("EVENKEEL_CACHE", str(folder))
     monkeypatch.delenv("EVENKEEL_DATA", raising=False)
@@ -18,8 +18,8 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def progress() -> ProgressLog:
+    return ProgressLog()
 
 
 @pytest.fixture

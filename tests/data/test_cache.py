@@ -1,4 +1,4 @@
-"""The cache: whole or not at all, checked to the last byte, never in the way."""
+"""The cache: complete or not used, checked to the last byte, never an obstacle."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.helpers.data_files import Told, pictures, write_cifar_parquet, write_image
+from tests.helpers.data_files import ProgressLog, pictures, write_cifar_parquet, write_image
 
 TRAIN, TEST = pictures(20), pictures(10, seed=1)
 
@@ -26,8 +26,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def load(home: Path, told: Told) -> DataSet:
-    return SOURCES["cifar10"](home, progress=told)
+def load(home: Path, progress: ProgressLog) -> DataSet:
+    return SOURCES["cifar10"](home, progress=progress)
 
 
 def only_entry() -> Path:
@@ -35,12 +35,12 @@ def only_entry() -> Path:
     return entry.folder
 
 
-def test_a_set_is_decoded_once_and_then_mapped(home: Path, told: Told, cache_folder: Path) -> None:
-    first = load(home, told)
-    assert told == [("Decoding cifar10", 20, 30), ("Decoding cifar10", 30, 30)]
-    told.clear()
-    second = load(home, told)
-    assert told == []
+def test_a_set_is_decoded_once_and_then_mapped(home: Path, progress: ProgressLog, cache_folder: Path) -> None:
+    first = load(home, progress)
+    assert progress == [("Decoding cifar10", 20, 30), ("Decoding cifar10", 30, 30)]
+    progress.clear()
+    second = load(home, progress)
+    assert progress == []
     assert (
         second.digest
         == first.digest
@@ -90,89 +90,91 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_cache_is_made_anew(home: Path, told: Told, damage: str) -> None:
-    digest = load(home, told).digest
+def test_a_damaged_cache_is_decoded_again(home: Path, progress: ProgressLog, damage: str) -> None:
+    digest = load(home, progress).digest
     folder = only_entry()
     DAMAGE[damage](folder)
-    told.clear()
-    data = load(home, told)
-    assert told[0][0] == "The cached cifar10 is damaged and is decoded anew"
-    assert told[-1] == ("Decoding cifar10", 30, 30)
+    progress.clear()
+    data = load(home, progress)
+    assert progress[0][0] == "The cached cifar10 is damaged and is decoded again"
+    assert progress[-1] == ("Decoding cifar10", 30, 30)
     assert data.digest == digest
     assert (data.train.x == TRAIN).all()
     assert only_entry() == folder
-    told.clear()
-    load(home, told)
-    assert told == []
+    progress.clear()
+    load(home, progress)
+    assert progress == []
 
 
-def test_an_older_format_is_made_anew(home: Path, told: Told) -> None:
-    load(home, told)
+def test_an_older_format_is_decoded_again(home: Path, progress: ProgressLog) -> None:
+    load(home, progress)
     meta = only_entry() / "meta.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"format": 0}))
-    told.clear()
-    load(home, told)
-    assert len(told) == 3
+    progress.clear()
+    load(home, progress)
+    assert len(progress) == 3
 
 
-def test_changed_files_and_settings_are_other_sets(home: Path, told: Told, tmp_path: Path) -> None:
-    digest = load(home, told).digest
+def test_changed_files_and_settings_make_separate_entries(home: Path, progress: ProgressLog, tmp_path: Path) -> None:
+    digest = load(home, progress).digest
     write_cifar_parquet(home / "cifar10", pictures(20, seed=5), TEST)
-    assert load(home, told).digest != digest
+    assert load(home, progress).digest != digest
     assert len(cache.entries()) == 2
     for place in range(4):
         write_image(tmp_path / "own" / "one" / f"{place}.png", pictures(1, seed=place)[0])
     for size in (None, 16, 8):
-        data = SOURCES["folder"](None, progress=told, path=tmp_path / "own", size=size)
+        data = SOURCES["folder"](None, progress=progress, path=tmp_path / "own", size=size)
         assert data.train.x.shape[2] == (size or 32)
     assert len(cache.entries()) == 5
 
 
-def test_a_fault_leaves_nothing_behind(home: Path, told: Told, cache_folder: Path) -> None:
+def test_an_error_leaves_nothing_behind(home: Path, progress: ProgressLog, cache_folder: Path) -> None:
     write_cifar_parquet(home / "cifar10", TRAIN, pictures(10, (3, 31, 32)))
     with pytest.raises(DataError, match="31 x 32"):
-        load(home, told)
+        load(home, progress)
     assert list((cache_folder / "decoded").iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_gone_without(
-    home: Path, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_writable_cache_data_is_kept_in_memory(
+    home: Path, progress: ProgressLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = load(home, told).digest
+    digest = load(home, progress).digest
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("EVENKEEL_CACHE", str(tmp_path / "file" / "cache"))
-    told.clear()
-    data = load(home, told)
-    assert told[0][0].startswith("The cache cannot be written (")
-    assert told[-1] == ("Decoding cifar10", 30, 30)
+    progress.clear()
+    data = load(home, progress)
+    assert progress[0][0].startswith("The cache cannot be written (")
+    assert progress[-1] == ("Decoding cifar10", 30, 30)
     assert data.digest == digest
     assert (data.train.x == TRAIN).all()
     assert cache.entries() == []
 
 
-def test_a_full_disk_midway_is_gone_without(home: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_data_is_kept_in_memory(
+    home: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("evenkeel.files.os.fsync", full)
-    data = load(home, told)
+    data = load(home, progress)
     assert (data.train.x == TRAIN).all()
     assert (data.test.x == TEST).all()
-    assert any("No space left" in what for what, _, _ in told)
+    assert any("No space left" in what for what, _, _ in progress)
     assert list(cache.decoded_home().iterdir()) == []
 
 
-def test_who_comes_second_uses_what_the_first_made(home: Path, told: Told) -> None:
+def test_the_slower_of_two_processes_uses_what_the_faster_wrote(home: Path, progress: ProgressLog) -> None:
     """While this process decodes, another one finishes the same set."""
-    inner = Told()
+    inner = ProgressLog()
 
     def other_is_faster(what: str, done: int, total: int) -> None:
-        told(what, done, total)
+        progress(what, done, total)
         if done == 20:
             load(home, inner)
 
     data = SOURCES["cifar10"](home, progress=other_is_faster)
-    assert inner[-1][1] == told[-1][1] == 30  # both decoded
+    assert inner[-1][1] == progress[-1][1] == 30  # both decoded
     assert (data.train.x == TRAIN).all()
     assert list(cache.decoded_home().iterdir()) == [only_entry()]
 
@@ -192,36 +194,36 @@ def start(home: Path, pause: float) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", LOAD, str(home), str(pause)], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_killed_process_leaves_nothing_that_is_used(home: Path, told: Told) -> None:
+def test_a_killed_process_leaves_nothing_that_is_used(home: Path, progress: ProgressLog) -> None:
     with start(home, pause=60) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "Decoding cifar10 20\n"
         process.send_signal(signal.SIGKILL)
     (unfinished,) = cache.decoded_home().iterdir()
     assert cache.entries() == []
-    data = load(home, told)
-    assert told[-1] == ("Decoding cifar10", 30, 30)
+    data = load(home, progress)
+    assert progress[-1] == ("Decoding cifar10", 30, 30)
     assert (data.train.x == TRAIN).all()
-    assert unfinished.exists()  # it might be at work still
+    assert unfinished.exists()  # its process might still be working
     assert cache.clear() > 0
     assert list(cache.decoded_home().iterdir()) == []
 
 
-def test_two_processes_at_once(home: Path, told: Told) -> None:
+def test_two_processes_may_decode_at_once(home: Path, progress: ProgressLog) -> None:
     processes = [start(home, pause=0.3) for _ in range(2)]
     digests = {process.communicate(timeout=60)[0].splitlines()[-1] for process in processes}
-    assert digests == {load(home, told).digest}
-    assert told == []
+    assert digests == {load(home, progress).digest}
+    assert progress == []
     assert list(cache.decoded_home().iterdir()) == [only_entry()]
 
 
-def test_listing_and_clearing(home: Path, told: Told, tmp_path: Path) -> None:
+def test_the_cache_can_be_listed_and_cleared(home: Path, progress: ProgressLog, tmp_path: Path) -> None:
     assert cache.entries() == []
     assert cache.clear() == 0
-    load(home, told)
+    load(home, progress)
     for split in ("train", "test"):
         write_image(tmp_path / "my own" / split / "one" / "0.png", TRAIN[0])
-    SOURCES["folder"](None, progress=told, path=tmp_path / "my own")
+    SOURCES["folder"](None, progress=progress, path=tmp_path / "my own")
     (cache.decoded_home() / "not ours").mkdir()
     unfinished = cache.decoded_home() / f".tmp-{cache.entries()[0].folder.name}-x"
     unfinished.mkdir()
@@ -238,21 +240,21 @@ def test_listing_and_clearing(home: Path, told: Told, tmp_path: Path) -> None:
     assert [one.name for one in cache.decoded_home().iterdir()] == ["not ours"]
 
 
-def test_what_is_mapped_outlives_the_cache(home: Path, told: Told) -> None:
-    data = load(home, told)
+def test_mapped_data_outlives_the_cache(home: Path, progress: ProgressLog) -> None:
+    data = load(home, progress)
     cache.clear()
     assert (data.train.x == TRAIN).all()
 
 
-def test_what_a_killed_process_left_goes_when_it_is_old(home: Path, told: Told) -> None:
-    load(home, told)
+def test_what_a_killed_process_left_is_deleted_once_it_is_old(home: Path, progress: ProgressLog) -> None:
+    load(home, progress)
     folder = only_entry()
     old, young = (folder.parent / f".tmp-{folder.name}-{name}" for name in ("old", "young"))
-    for left in (old, young):
-        left.mkdir()
+    for leftover in (old, young):
+        leftover.mkdir()
     os.utime(old, (0, 0))
     flip(folder / "train_x.npy")
-    load(home, told)
+    load(home, progress)
     assert not old.exists()
-    assert young.exists()  # another process may be at it
+    assert young.exists()  # another process may be writing it
     assert only_entry().stat().st_mode & 0o777 == 0o755

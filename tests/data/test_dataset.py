@@ -10,7 +10,7 @@ X, X_TEST = np.arange(12, dtype=np.float64).reshape(6, 2), np.zeros((3, 2))
 Y, Y_TEST = ["b", "a", "c", "a", "b", "a"], ["a", "b", "c"]
 
 
-def test_arrays_become_float32_and_indices_of_sorted_classes() -> None:
+def test_arrays_become_float32_and_labels_indices_into_sorted_classes() -> None:
     data = DataSet.of(X, Y, X_TEST, Y_TEST, name="mine")
     assert data.name == "mine"
     assert data.classes == ("a", "b", "c")
@@ -21,16 +21,16 @@ def test_arrays_become_float32_and_indices_of_sorted_classes() -> None:
     assert len(data.train) == 6
 
 
-def test_whole_numbers_are_labels_or_with_named_classes_indices() -> None:
+def test_whole_numbers_are_labels_or_indices_if_classes_are_named() -> None:
     labels, labels_test = [30, 7, 30, 7, 7, 7], [7, 30, 7]
-    assert DataSet.of(X, labels, X_TEST, labels_test).classes == ("7", "30")  # by value, not by text
+    assert DataSet.of(X, labels, X_TEST, labels_test).classes == ("7", "30")  # sorted by value, not as text
     assert DataSet.of(X, labels, X_TEST, labels_test, classes=[30, 7]).train.y.tolist() == [0, 1, 0, 1, 1, 1]
     named = DataSet.of(X, [1, 0, 1, 0, 0, 0], X_TEST, [0, 1, 0], classes=["dog", "cat"])
     assert named.classes == ("dog", "cat")
     assert named.train.y.tolist() == [1, 0, 1, 0, 0, 0]
 
 
-def test_numpy_torch_and_either_place_of_the_channels_are_one_set() -> None:
+def test_numpy_torch_and_either_place_of_the_channels_give_the_same_set() -> None:
     x, x_test = pictures(4, (3, 5, 6)), pictures(2, (3, 5, 6), seed=1)
     y, y_test = [0, 1, 0, 1], [1, 0]
     first = DataSet.of(x, y, x_test, y_test)
@@ -43,7 +43,7 @@ def test_numpy_torch_and_either_place_of_the_channels_are_one_set() -> None:
     assert half.train.x.dtype == np.float32
 
 
-def test_digest_depends_on_all_that_matters_and_not_on_the_name() -> None:
+def test_the_digest_depends_on_all_that_matters_and_not_on_the_name() -> None:
     base = DataSet.of(X, Y, X_TEST, Y_TEST)
     moved, label = X.copy(), [*Y[:-1], "b"]
     moved[5, 1] += 1
@@ -66,7 +66,7 @@ def test_digest_depends_on_all_that_matters_and_not_on_the_name() -> None:
 BAD = {
     "x_train of arrays has 6 samples, but y_train has 5 labels": (X, Y[:-1], X_TEST, Y_TEST),
     "x_test of arrays has 3 samples, but y_test has 4 labels": (X, Y, X_TEST, [*Y_TEST, "a"]),
-    r"must be alike, but they are \(2,\) float32 and \(3,\) float32": (X, Y, np.zeros((3, 3)), Y_TEST),
+    r"must have one shape and dtype, but are \(2,\) float32 and \(3,\) float32": (X, Y, np.zeros((3, 3)), Y_TEST),
     "images are uint8 and features floats": (X.astype(int), Y, X_TEST, Y_TEST),
     "features are floats": (X.astype(np.uint8), Y, X_TEST.astype(np.uint8), Y_TEST),
     "not finite in float32 at index 2": (np.where(X == 4, 1e300, X), Y, X_TEST, Y_TEST),
@@ -80,12 +80,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_wrong_arrays_are_refused(message: str) -> None:
+def test_wrong_arrays_are_rejected(message: str) -> None:
     with pytest.raises(DataError, match=message):
         DataSet.of(*BAD[message])
 
 
-def test_wrong_classes_are_refused() -> None:
+def test_wrong_classes_are_rejected() -> None:
     with pytest.raises(DataError, match="The class 'd' of arrays has no training sample"):
         DataSet.of(X, Y, X_TEST, Y_TEST, classes=["a", "b", "c", "d"])
     with pytest.raises(DataError, match="'a' of arrays is named twice"):

@@ -1,4 +1,4 @@
-"""Changes of the inputs: which pixel comes to lie where."""
+"""Transformations of the inputs: which pixel moves where."""
 
 import math
 
@@ -26,7 +26,7 @@ DOMAINS: list[Domain] = [Rotation(0), Rotation(90), Rotation(17), Permutation(0)
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_shape_and_dtype_stay_and_so_does_the_input(domain: Domain, dtype: torch.dtype) -> None:
+def test_shape_and_dtype_are_kept_and_the_input_is_unchanged(domain: Domain, dtype: torch.dtype) -> None:
     x = images(height=6, width=9, dtype=dtype)
     before = x.clone()
     changed = domain(x)
@@ -36,8 +36,8 @@ def test_shape_and_dtype_stay_and_so_does_the_input(domain: Domain, dtype: torch
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
-def test_a_sample_is_changed_alike_in_whatever_batch_it_comes(domain: Domain) -> None:
-    """So training and test see the same change, and chance has no part in it."""
+def test_a_sample_is_transformed_alike_in_any_batch(domain: Domain) -> None:
+    """So training and test see the same transformation, and nothing random is involved."""
     x = images(6)
     torch.manual_seed(1)
     state = torch.get_rng_state()
@@ -47,7 +47,7 @@ def test_a_sample_is_changed_alike_in_whatever_batch_it_comes(domain: Domain) ->
     assert torch.equal(torch.cat([domain(x[:1]), domain(x[1:4]), domain(x[4:])]), whole)
 
 
-def test_names() -> None:
+def test_domains_have_readable_names() -> None:
     assert [domain.name for domain in (Rotation(30), Rotation(22.5), Permutation(0, 2))] == [
         "rotation 30°",
         "rotation 22.5°",
@@ -84,16 +84,16 @@ def test_half_turns_and_no_turn_are_exact_in_any_shape(shape: tuple[int, int]) -
 
 @pytest.mark.parametrize("size", [7, 8])
 @pytest.mark.parametrize("quarters", range(4))
-def test_the_general_way_meets_the_exact_one(size: int, quarters: int) -> None:
-    """The same direction, the same centre: a hair beside the right angle next to nothing changes."""
+def test_the_general_rotation_agrees_with_the_exact_one(size: int, quarters: int) -> None:
+    """The same direction, the same centre: a tiny deviation from the right angle changes almost nothing."""
     x = images(height=size, width=size, dtype=torch.float64)
-    for hair in (-1e-9, 1e-9):
-        assert torch.allclose(Rotation(90 * quarters + hair)(x), torch.rot90(x, quarters, (2, 3)), atol=1e-5)
+    for deviation in (-1e-9, 1e-9):
+        assert torch.allclose(Rotation(90 * quarters + deviation)(x), torch.rot90(x, quarters, (2, 3)), atol=1e-5)
 
 
 def test_a_quarter_turn_of_an_oblong_image_keeps_the_shape_and_the_scale() -> None:
     x = torch.zeros(1, 1, 5, 9, dtype=torch.float64)
-    x[0, 0, 2, 6] = 1  # two to the right of the centre, so two above it after
+    x[0, 0, 2, 6] = 1  # two to the right of the centre, so two above it afterwards
     turned = Rotation(90)(x)
     assert float(turned[0, 0, 0, 4]) == pytest.approx(1)
     assert float(turned.sum()) == pytest.approx(1)
@@ -101,7 +101,7 @@ def test_a_quarter_turn_of_an_oblong_image_keeps_the_shape_and_the_scale() -> No
 
 @given(degrees=st.floats(-720, 720), size=st.integers(3, 12), dtype=st.sampled_from([torch.uint8, torch.float32]))
 @settings(max_examples=50)
-def test_values_are_means_of_what_was_there_and_of_zeros(degrees: float, size: int, dtype: torch.dtype) -> None:
+def test_values_are_means_of_old_values_and_zeros(degrees: float, size: int, dtype: torch.dtype) -> None:
     x = images(height=size, width=size, dtype=dtype)
     turned = Rotation(degrees)(x)
     assert float(turned.min()) >= 0
@@ -112,8 +112,8 @@ def test_values_are_means_of_what_was_there_and_of_zeros(degrees: float, size: i
 
 @given(degrees=st.floats(-360, 360))
 @settings(max_examples=30)
-def test_there_and_back_again(degrees: float) -> None:
-    """Of a smooth image the middle comes back; the corners have left it."""
+def test_rotating_back_restores_the_middle(degrees: float) -> None:
+    """The middle of a smooth image is restored; its corners have left the image."""
     place = torch.linspace(-1, 1, 33, dtype=torch.float64)
     x = (100 * torch.exp(-2 * ((place[:, None] - 0.3) ** 2 + (place - 0.1) ** 2)))[None, None]
     back = Rotation(-degrees)(Rotation(degrees)(x))
@@ -123,16 +123,16 @@ def test_there_and_back_again(degrees: float) -> None:
 def test_an_eighth_turn_by_hand() -> None:
     """Three by three, turned by 45 degrees: the centre stays, the edge in the middle comes from the corner's side."""
     x = torch.zeros(1, 1, 3, 3)
-    x[0, 0, 1, 2] = 100  # right of the centre
+    x[0, 0, 1, 2] = 100  # to the right of the centre
     turned = Rotation(45)(x)
     # (1, -1) from the centre, up and right, comes from (sqrt 2, 0): 1.414 to the right, so 1 - 0.414 of that pixel.
     assert float(turned[0, 0, 0, 2]) == pytest.approx(100 * (2 - math.sqrt(2)), abs=1e-3)
-    # (0, -1), right above, comes from (0.707, 0.707) below the right; (1, 0) from 0.707 above it: mirrored values.
+    # (0, -1), right above, comes from (0.707, 0.707), to the lower right; (1, 0) from 0.707 above: mirrored values.
     assert float(turned[0, 0, 0, 1]) == pytest.approx(float(turned[0, 0, 1, 2]), abs=1e-3)
     assert float(turned[0, 0, 2, 0]) == 0
 
 
-def test_bytes_are_rounded_not_cut_off() -> None:
+def test_bytes_are_rounded_not_truncated() -> None:
     x = images(20, height=16, width=16)
     bytes_, exact = Rotation(30)(x).double(), Rotation(30)(x.double())
     assert float((bytes_ - exact).abs().max()) <= 0.5 + 1e-3
@@ -155,7 +155,7 @@ def test_only_images_can_be_rotated(degrees: float, shape: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize("degrees", [float("nan"), float("inf")])
-def test_an_angle_is_finite(degrees: float) -> None:
+def test_an_angle_must_be_finite(degrees: float) -> None:
     with pytest.raises(SettingsError, match="an angle must be finite"):
         Rotation(degrees)
 

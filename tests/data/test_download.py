@@ -1,4 +1,4 @@
-"""Downloads: against a small hub of our own, and against the network that is not there."""
+"""Downloads from a small hub of our own, and without a network."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ import pytest
 from evenkeel.data import download
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.helpers.data_files import Told, pictures, write_cifar_parquet
+from tests.helpers.data_files import ProgressLog, pictures, write_cifar_parquet
 
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
 
@@ -78,7 +78,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """CIFAR-10 in small, with files that nobody asked for."""
+    """A hub with a small CIFAR-10, and files that are not needed."""
     write_cifar_parquet(tmp_path / "hub" / "plain_text", pictures(20), pictures(10, seed=1), shards=2)
     files = {f"plain_text/{file.name}": file.read_bytes() for file in (tmp_path / "hub" / "plain_text").iterdir()}
     with Hub("uoft-cs/cifar10", {"README.md": b"read me", **files}) as server:
@@ -89,50 +89,54 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_what_is_downloaded_is_found(hub: Hub, tmp_path: Path, told: Told, cache_folder: Path, given: bool) -> None:
-    root = tmp_path / "mine" if given else None
-    folder = download.get("cifar10", root=root, progress=told)
-    assert folder == (tmp_path / "mine" if given else cache_folder / "data") / "cifar10"
+@pytest.mark.parametrize("with_root", [True, False])
+def test_what_is_downloaded_is_found(
+    hub: Hub, tmp_path: Path, progress: ProgressLog, cache_folder: Path, with_root: bool
+) -> None:
+    root = tmp_path / "mine" if with_root else None
+    folder = download.get("cifar10", root=root, progress=progress)
+    assert folder == (tmp_path / "mine" if with_root else cache_folder / "data") / "cifar10"
     total = sum(len(content) for name, content in hub.files.items() if name.endswith(".parquet"))
-    assert told[0][0].startswith("Downloading cifar10: plain_text/")
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    assert told[-1] == ("Downloaded cifar10", total, total)
-    data = SOURCES["cifar10"](root, progress=told)
+    assert progress[0][0].startswith("Downloading cifar10: plain_text/")
+    assert [done for _, done, _ in progress] == sorted(done for _, done, _ in progress)
+    assert progress[-1] == ("Downloaded cifar10", total, total)
+    data = SOURCES["cifar10"](root, progress=progress)
     assert (data.train.x == pictures(20)).all()
     assert not (folder / "README.md").exists()
-    assert hub.tokens == []  # public data needs nobody's token
+    assert hub.tokens == []  # public data needs no token
 
 
-def test_what_is_there_is_not_fetched_again(hub: Hub, tmp_path: Path, told: Told) -> None:
+def test_existing_files_are_not_fetched_again(hub: Hub, tmp_path: Path, progress: ProgressLog) -> None:
     for _ in range(2):
-        download.get("cifar10", root=tmp_path, progress=told)
+        download.get("cifar10", root=tmp_path, progress=progress)
     assert len(hub.sent) == 3
 
 
-def test_a_download_that_breaks_off_is_told(hub: Hub, tmp_path: Path, told: Told) -> None:
+def test_an_interrupted_download_is_reported_and_resumed(hub: Hub, tmp_path: Path, progress: ProgressLog) -> None:
     hub.broken = True
-    with pytest.raises(DataError, match=r"^The download of plain_text/.*parquet broke off \(.*by hand\.$"):
-        download.get("cifar10", root=tmp_path, progress=told)
+    with pytest.raises(DataError, match=r"^The download of plain_text/.*parquet was interrupted \(.*by hand\.$"):
+        download.get("cifar10", root=tmp_path, progress=progress)
     hub.broken = False
-    download.get("cifar10", root=tmp_path, progress=told)
-    assert len(SOURCES["cifar10"](tmp_path, progress=told).train) == 20
+    download.get("cifar10", root=tmp_path, progress=progress)
+    assert len(SOURCES["cifar10"](tmp_path, progress=progress).train) == 20
 
 
-def test_a_hub_without_the_set_is_told(hub: Hub, tmp_path: Path, told: Told) -> None:
-    with pytest.raises(DataError, match=r"^127.0.0.1:\d+ refused \(.*404"):
-        download.get("cifar100", root=tmp_path, progress=told)
+def test_a_hub_without_the_set_is_reported(hub: Hub, tmp_path: Path, progress: ProgressLog) -> None:
+    with pytest.raises(DataError, match=r"^127.0.0.1:\d+ refused the request \(.*404"):
+        download.get("cifar100", root=tmp_path, progress=progress)
     hub.files = {"README.md": b""}
     with pytest.raises(DataError, match=r"uoft-cs/cifar10 no longer has files plain_text/\*.parquet"):
-        download.get("cifar10", root=tmp_path, progress=told)
+        download.get("cifar10", root=tmp_path, progress=progress)
 
 
-def test_without_a_network_it_is_told_at_once(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_network_is_reported_quickly(
+    tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    monkeypatch.setattr(socket, "getaddrinfo", _no_names)  # where there is a network, the test takes it away
+    monkeypatch.setattr(socket, "getaddrinfo", _no_names)  # where there is a network, the test hides it
     start = time.perf_counter()
     with pytest.raises(DataError, match=r"^huggingface.co could not be reached \(") as caught:
-        download.get("cifar10", root=tmp_path, progress=told)
+        download.get("cifar10", root=tmp_path, progress=progress)
     assert time.perf_counter() - start < 20
     text = str(caught.value)
     assert "the files plain_text/*.parquet of https://huggingface.co/datasets/uoft-cs/cifar10" in text
@@ -145,31 +149,33 @@ def _no_names(*_: object, **__: object) -> None:
     raise socket.gaierror(-2, "Name or service not known")
 
 
-def test_a_hub_that_never_answers_is_given_up(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_never_answers_times_out(
+    tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(download, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         start = time.perf_counter()
         with pytest.raises(DataError, match=r"could not be reached"):
-            download.get("tiny-imagenet", root=tmp_path, progress=told)
+            download.get("tiny-imagenet", root=tmp_path, progress=progress)
         assert time.perf_counter() - start < 5
 
 
-def test_patience_ends_whatever_the_call_does() -> None:
+def test_a_call_times_out_whatever_it_does() -> None:
     with pytest.raises(TimeoutError, match=r"no answer within 0.1 seconds"):
         download._within(0.1, lambda: time.sleep(5))
     assert download._within(5, lambda: 7) == 7
 
 
-def test_names_that_are_no_downloads(tmp_path: Path, told: Told) -> None:
+def test_names_that_cannot_be_downloaded_are_reported(tmp_path: Path, progress: ProgressLog) -> None:
     with pytest.raises(DataError, match="The data set digits comes with scikit-learn; there is nothing to download"):
-        download.get("digits", root=tmp_path, progress=told)
-    with pytest.raises(DataError, match=r"'cifar-10' is none of the sets .*: cifar10, .*Did you mean 'cifar10'"):
-        download.get("cifar-10", root=tmp_path, progress=told)
+        download.get("digits", root=tmp_path, progress=progress)
+    with pytest.raises(DataError, match=r"'cifar-10' cannot be downloaded; .* cifar10, .*Did you mean 'cifar10'"):
+        download.get("cifar-10", root=tmp_path, progress=progress)
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_place_that_cannot_be_written(tmp_path: Path, told: Told) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path, progress: ProgressLog) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"file/cifar10 cannot be made for the download \(Not a directory\)"):
-        download.get("cifar10", root=tmp_path / "file", progress=told)
+    with pytest.raises(DataError, match=r"file/cifar10 cannot be created for the download \(Not a directory\)"):
+        download.get("cifar10", root=tmp_path / "file", progress=progress)

@@ -1,4 +1,4 @@
-"""Streams: every sample exactly once, in the tasks the scenario promises."""
+"""Scenarios: every sample exactly once, in the tasks that the scenario promises."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,13 +40,13 @@ SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=6)
 
 
 def labels_of(*sizes: int, seed: int = 0) -> Tensor:
-    """So many samples of each class, shuffled."""
+    """Return labels with these numbers of samples per class, shuffled."""
     labels = torch.cat([torch.full((size,), label) for label, size in enumerate(sizes)])
     return labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))]
 
 
 def parts_of(plan: Plan) -> list[Tensor]:
-    """First passes, task by task."""
+    """Return the first pass of each task."""
     return [task.passes[0] for task in plan.tasks]
 
 
@@ -55,12 +55,12 @@ def line_of(plan: Plan) -> Tensor:
 
 
 def foreign(labels: Tensor, part: Tensor, classes: Sequence[int]) -> int:
-    """Samples of the part that are of another task's classes."""
+    """Count the samples of the part that belong to other classes."""
     return int((~torch.isin(labels[part], torch.tensor(classes))).sum())
 
 
 def same(a: Plan, b: Plan) -> bool:
-    """To the bit, in every pass, with the same classes and domains."""
+    """Check whether two plans agree bit for bit in every pass, and in names and classes."""
     return len(a.tasks) == len(b.tasks) and all(
         (one.name, one.classes, len(one.passes)) == (other.name, other.classes, len(other.passes))
         and all(torch.equal(*pair) for pair in zip(one.passes, other.passes, strict=True))
@@ -72,7 +72,7 @@ def one_by_one(count: int) -> list[list[int]]:
     return [[label] for label in range(count)]
 
 
-# ---- what holds for all ----
+# ---- all scenarios ----
 
 
 def test_every_scenario_is_tested() -> None:
@@ -80,7 +80,7 @@ def test_every_scenario_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_stream_comes_from_its_seed_alone(name: str) -> None:
+def test_a_stream_depends_on_its_seed_alone(name: str) -> None:
     labels, scenario, chosen = labels_of(*[30] * 10), SCENARIOS[name], SETTINGS[name]
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -97,20 +97,20 @@ def test_a_stream_comes_from_its_seed_alone(name: str) -> None:
 def test_labels_may_be_arrays(name: str, dtype: type[np.generic]) -> None:
     labels = labels_of(*[9] * 10)
     array = labels.numpy().astype(dtype)
-    array.flags.writeable = False  # as those that come from a parquet file
+    array.flags.writeable = False  # like those from a parquet file
     plan = SCENARIOS[name](array, **SETTINGS[name])
     assert same(plan, SCENARIOS[name](labels, **SETTINGS[name]))
     assert all(arrivals.dtype == torch.int64 for task in plan.tasks for arrivals in task.passes)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whether_ends_are_told(name: str) -> None:
+def test_boundaries_are_reported_as_set(name: str) -> None:
     labels, scenario, chosen = labels_of(*[9] * 10), SCENARIOS[name], SETTINGS[name]
     assert scenario(labels, **chosen).boundaries is (name not in ("i-blurry", "gradual"))
     if name != "gradual":
-        told, untold = (scenario(labels, boundaries=boundaries, **chosen) for boundaries in (True, False))
-        assert (told.boundaries, untold.boundaries) == (True, False)
-        assert same(told, untold)
+        reported, hidden = (scenario(labels, boundaries=boundaries, **chosen) for boundaries in (True, False))
+        assert (reported.boundaries, hidden.boundaries) == (True, False)
+        assert same(reported, hidden)
 
 
 @pytest.mark.parametrize("name", CLASS_BASED)
@@ -136,17 +136,17 @@ def test_classes_that_no_task_names_are_left_out(name: str) -> None:
         ([[0, 0], [1]], "tasks names a class twice"),
         ([], "tasks is empty"),
         ([[0], []], "a task without classes"),
-        ([[0], [1, 2]], "tasks names the class 2, of which there is no training sample"),
+        ([[0], [1, 2]], "tasks names the class 2, which has no training sample"),
     ],
     ids=["twice-in-two", "twice-in-one", "no-task", "no-class", "no-sample"],
 )
-def test_tasks_that_cannot_be(name: str, tasks: list[list[int]], message: str) -> None:
+def test_impossible_tasks_are_rejected(name: str, tasks: list[list[int]], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         SCENARIOS[name](labels_of(3, 3), **SETTINGS[name] | {"tasks": tasks})
 
 
 @pytest.mark.parametrize("labels", [torch.zeros(3, 1, dtype=torch.int64), torch.zeros(3), np.array(["a", "b"])])
-def test_labels_that_cannot_be(labels: Any) -> None:
+def test_invalid_labels_are_rejected(labels: Any) -> None:
     with pytest.raises(InputError, match="labels must be one whole number for each sample"):
         disjoint(labels, tasks=[[0]])
 
@@ -154,7 +154,7 @@ def test_labels_that_cannot_be(labels: Any) -> None:
 # ---- disjoint and offline ----
 
 
-def test_disjoint_tasks_have_their_classes_and_no_other() -> None:
+def test_disjoint_tasks_have_their_own_classes_only() -> None:
     labels = labels_of(*[30] * 10)
     plan = disjoint(labels, tasks=FIVE_BY_TWO)
     assert line_of(plan).sort().values.tolist() == list(range(300))
@@ -170,7 +170,7 @@ def test_tasks_may_be_in_any_order_and_of_any_size() -> None:
 
 
 def test_streams_are_those_of_earlier_versions() -> None:
-    """Results of a seed can only be repeated as long as its stream stays."""
+    """The results of a seed can be repeated only if its stream stays the same."""
     labels = torch.arange(24) % 4
     clear = [[21, 16, 9, 8, 13, 17, 20, 12, 1, 4, 0, 5], [22, 3, 6, 18, 10, 11, 15, 23, 2, 7, 19, 14]]
     blurred = [[21, 17, 13, 8, 16, 18, 20, 14, 1, 3, 0, 4], [22, 5, 6, 15, 9, 10, 12, 23, 2, 7, 19, 11]]
@@ -185,7 +185,7 @@ def test_a_stream_is_shuffled_within_a_task() -> None:
         for part in parts_of(plan):
             assert part.tolist() != sorted(part.tolist())
             early, late = part[: len(part) // 2].double().mean(), part[len(part) // 2 :].double().mean()
-            assert abs(float(early - late)) < 60  # of 400: unsorted alone could still be nearly sorted
+            assert abs(float(early - late)) < 60  # of 400: an unsorted order could still be nearly sorted
 
 
 @given(sizes=SIZES, epochs=st.integers(1, 4), seed=st.integers(0, 99))
@@ -201,13 +201,13 @@ def test_every_pass_has_every_sample_once(sizes: list[int], epochs: int, seed: i
     assert all(torch.equal(*pair) for pair in zip(parts_of(plan), firsts, strict=True))
 
 
-def test_every_pass_is_another_shuffle() -> None:
+def test_every_pass_is_shuffled_again() -> None:
     for task in offline(labels_of(*[20] * 10), tasks=FIVE_BY_TWO, epochs=5).tasks:
         assert len({tuple(arrivals.tolist()) for arrivals in task.passes}) == 5
 
 
 @pytest.mark.parametrize("epochs", [0, -1, 1.5, True])
-def test_epochs_are_counted(epochs: Any) -> None:
+def test_epochs_must_be_a_whole_number(epochs: Any) -> None:
     with pytest.raises(SettingsError, match=r"epochs=.* must be a whole number of at least 1"):
         offline(labels_of(3, 3), tasks=[[0], [1]], epochs=epochs)
 
@@ -217,7 +217,7 @@ def test_epochs_are_counted(epochs: Any) -> None:
 
 @pytest.mark.parametrize("percent", [0, 10, 30, 50, 80, 100])
 def test_blurry_shares_of_cifar10(percent: int) -> None:
-    """10,000 of each task; with 10 percent 9,000 stay and 250 come from each of the four others."""
+    """Each task has 10,000; with 10 percent 9,000 stay and 250 come from each of the four others."""
     labels = labels_of(*[5000] * 10)
     parts = parts_of(blurry(labels, tasks=FIVE_BY_TWO, percent=percent))
     assert torch.cat(parts).sort().values.tolist() == list(range(50_000))
@@ -234,7 +234,7 @@ def test_blurry_shares_of_cifar10(percent: int) -> None:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60)
-def test_blurry_for_tasks_of_one_size(size: int, tasks: int, percent: float, seed: int) -> None:
+def test_blurry_for_tasks_of_equal_size(size: int, tasks: int, percent: float, seed: int) -> None:
     labels = labels_of(*[size] * tasks, seed=seed)
     split = one_by_one(tasks)
     parts = parts_of(blurry(labels, tasks=split, percent=percent, seed=seed))
@@ -249,7 +249,7 @@ def test_blurry_for_tasks_of_one_size(size: int, tasks: int, percent: float, see
 @given(sizes=SIZES, percent=st.floats(0, 100), seed=st.integers(0, 99))
 @settings(max_examples=60)
 def test_blurry_for_tasks_of_any_size(sizes: list[int], percent: float, seed: int) -> None:
-    """Every sample once; a task gives equal parts to all the others, less than one sample short of its share each."""
+    """Every sample comes once; a task gives equal parts to all others, each less than one sample short of its share."""
     labels = labels_of(*sizes, seed=seed)
     parts = parts_of(blurry(labels, tasks=one_by_one(len(sizes)), percent=percent, seed=seed))
     assert torch.cat(parts).sort().values.tolist() == list(range(len(labels)))
@@ -261,7 +261,7 @@ def test_blurry_for_tasks_of_any_size(sizes: list[int], percent: float, seed: in
         assert given_away[0] <= wanted + 1e-9
 
 
-def test_what_a_task_gives_away_is_another_choice_with_another_seed() -> None:
+def test_another_seed_gives_other_samples_away() -> None:
     labels = labels_of(100, 100)
     gone = [set(parts_of(blurry(labels, tasks=[[0], [1]], percent=20, seed=seed))[1].tolist()) for seed in (0, 1)]
     assert gone[0] != gone[1]
@@ -269,7 +269,7 @@ def test_what_a_task_gives_away_is_another_choice_with_another_seed() -> None:
 
 @given(sizes=SIZES, percent=st.floats(0, 100), seed=st.integers(0, 99))
 @settings(max_examples=40)
-def test_the_limits_of_blur_to_the_bit(sizes: list[int], percent: float, seed: int) -> None:
+def test_blur_at_its_limits_equals_disjoint_and_blurry_bit_for_bit(sizes: list[int], percent: float, seed: int) -> None:
     labels, tasks = labels_of(*sizes), one_by_one(len(sizes))
     clear = disjoint(labels, tasks=tasks, seed=seed)
     assert same(clear, blurry(labels, tasks=tasks, percent=0, seed=seed))
@@ -282,7 +282,7 @@ def test_the_limits_of_blur_to_the_bit(sizes: list[int], percent: float, seed: i
 @given(n=st.sampled_from([0, 20, 50, 80, 100]), m=st.sampled_from([10, 30, 50]), seed=st.integers(0, 99))
 @settings(max_examples=40)
 def test_i_blurry_shares(n: int, m: int, seed: int) -> None:
-    """N percent of the classes are nowhere but at home; of the samples of the others M percent are away, evenly."""
+    """N percent of the classes are in their own task only; M percent of the others' samples are spread evenly."""
     labels = labels_of(*[40] * 10, seed=seed)
     parts = parts_of(i_blurry(labels, tasks=FIVE_BY_TWO, disjoint=n, blur=m, seed=seed))
     assert torch.cat(parts).sort().values.tolist() == list(range(400))
@@ -291,7 +291,7 @@ def test_i_blurry_shares(n: int, m: int, seed: int) -> None:
     away = 40 - counts[home, torch.arange(10)]
     by_task = away.view(5, 2)
     for task in range(5):
-        # Blurry classes of one task give as one; which of them a sample is from is left to chance.
+        # The blurry classes of a task share what it gives away; which class a sample is from is random.
         received = [int(counts[other, 2 * task : 2 * task + 2].sum()) for other in range(5) if other != task]
         assert len(set(received)) == 1
         assert int(by_task[task].sum()) in {blurred * 40 * m // 100 // 4 * 4 for blurred in (0, 1, 2)}
@@ -301,7 +301,7 @@ def test_i_blurry_shares(n: int, m: int, seed: int) -> None:
     assert int(away.sum()) == total
 
 
-def test_which_classes_are_disjoint_is_drawn() -> None:
+def test_the_disjoint_classes_are_drawn() -> None:
     labels = labels_of(*[100] * 10)
     chosen = set()
     for seed in range(20):
@@ -316,11 +316,11 @@ def test_which_classes_are_disjoint_is_drawn() -> None:
 @pytest.mark.parametrize("share", [-1, 100.5, float("nan"), float("inf")])
 def test_a_share_must_be_a_percentage(share: float) -> None:
     labels, tasks = labels_of(3, 3), [[0], [1]]
-    with pytest.raises(SettingsError, match=r"percent=.*: a share lies between 0 and 100"):
+    with pytest.raises(SettingsError, match=r"percent=.* must be a percentage from 0 to 100"):
         blurry(labels, tasks=tasks, percent=share)
-    with pytest.raises(SettingsError, match=r"disjoint=.*: a share"):
+    with pytest.raises(SettingsError, match=r"disjoint=.* must be a percentage"):
         i_blurry(labels, tasks=tasks, disjoint=share, blur=10)
-    with pytest.raises(SettingsError, match=r"blur=.*: a share"):
+    with pytest.raises(SettingsError, match=r"blur=.* must be a percentage"):
         i_blurry(labels, tasks=tasks, disjoint=50, blur=share)
 
 
@@ -328,14 +328,14 @@ def test_a_share_must_be_a_percentage(share: float) -> None:
 
 
 def home_in_line(labels: Tensor, plan: Plan) -> Tensor:
-    """The task that each sample belongs to, in order of arrival."""
+    """Return the task that each sample belongs to, in order of arrival."""
     task_of = {label: number for number, task in enumerate(plan.tasks) for label in task.classes}
     return torch.tensor([task_of[label] for label in labels[line_of(plan)].tolist()])
 
 
 @given(sizes=SIZES, width=st.floats(0, 3), seed=st.integers(0, 99))
 @settings(max_examples=40)
-def test_gradual_drift_brings_every_sample_once_in_parts_of_one_size(sizes: list[int], width: float, seed: int) -> None:
+def test_gradual_drift_has_every_sample_once_in_parts_of_equal_size(sizes: list[int], width: float, seed: int) -> None:
     plan = gradual(labels_of(*sizes), tasks=one_by_one(len(sizes)), width=width, seed=seed)
     assert line_of(plan).sort().values.tolist() == list(range(sum(sizes)))
     lengths = [len(part) for part in parts_of(plan)]
@@ -357,24 +357,24 @@ def test_the_wider_the_drift_the_more_tasks_overlap() -> None:
         home = home_in_line(labels, gradual(labels, tasks=FIVE_BY_TWO, width=width))
         place = torch.arange(len(home), dtype=torch.float64)
         means = [float(place[home == task].mean()) for task in range(5)]
-        assert means == sorted(means)  # later tasks come later on the whole
+        assert means == sorted(means)  # on average later tasks come later
         inversions.append(int((home[:, None] > home[None, :]).triu().sum()))
     assert inversions[0] == 0
     assert inversions == sorted(set(inversions))
 
 
-def test_the_times_of_gradual_drift() -> None:
-    """Of two tasks, how many samples come before the middle of time is known: P(U + width * N < 1)."""
+def test_gradual_drift_has_the_arrival_times_of_its_formula() -> None:
+    """Of two tasks, the share of samples that arrive before the middle of time is known: P(U + width * N < 1)."""
     labels, width = labels_of(20_000, 20_000), 0.5
     home = home_in_line(labels, gradual(labels, tasks=one_by_one(2), width=width))
     u = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
     expected = float(torch.special.ndtr((1 - u) / width).mean())
-    # By symmetry the middle of the line is the middle of time.
+    # By symmetry the middle of the stream is the middle of time.
     assert float((home[:20_000] == 0).double().mean()) == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("width", [-0.1, float("nan"), float("inf")])
-def test_a_width_is_not_negative(width: float) -> None:
+def test_a_width_must_not_be_negative(width: float) -> None:
     with pytest.raises(SettingsError, match=r"width=.* must be a number of at least 0"):
         gradual(labels_of(3, 3), tasks=[[0], [1]], width=width)
 
@@ -385,7 +385,7 @@ def test_a_width_is_not_negative(width: float) -> None:
 @pytest.mark.parametrize("scenario", [rotated, permuted])
 @given(sizes=SIZES, tasks=st.integers(1, 5), seed=st.integers(0, 99))
 @settings(max_examples=30)
-def test_domains_bring_every_sample_each_or_once_in_all(scenario: Any, sizes: list[int], tasks: int, seed: int) -> None:
+def test_domains_have_every_sample_each_or_once_in_all(scenario: Any, sizes: list[int], tasks: int, seed: int) -> None:
     labels = labels_of(*[size + 3 for size in sizes])  # enough for five tasks
     everything = list(range(len(labels)))
     repeated = scenario(labels, tasks=tasks, seed=seed)
@@ -395,7 +395,7 @@ def test_domains_bring_every_sample_each_or_once_in_all(scenario: Any, sizes: li
     split = scenario(labels, tasks=tasks, repeat=False, seed=seed)
     assert line_of(split).sort().values.tolist() == everything
     counts = torch.stack([labels[part].bincount(minlength=len(sizes)) for part in parts_of(split)])
-    assert int((counts.amax(0) - counts.amin(0)).max()) <= 1  # stratified: each class as even as whole numbers can be
+    assert int((counts.amax(0) - counts.amin(0)).max()) <= 1  # stratified: each class as even as whole numbers allow
     assert int(counts.sum(1).max() - counts.sum(1).min()) <= 1
     assert all(task.classes == tuple(range(len(sizes))) for task in split.tasks)
 
@@ -406,22 +406,22 @@ def test_each_domain_has_an_order_of_its_own(scenario: Any) -> None:
     assert len({tuple(part.tolist()) for part in parts}) == 4
 
 
-def test_which_domain_a_sample_goes_to_is_drawn() -> None:
+def test_the_domain_of_a_sample_is_drawn() -> None:
     """Over many seeds a sample is in each of four parts equally often (chi-square, three degrees of freedom)."""
     labels = labels_of(6, 6)
-    found, together = torch.zeros(12, 4), torch.zeros(12, 12)
+    counts, together = torch.zeros(12, 4), torch.zeros(12, 12)
     for seed in range(400):
         for place, part in enumerate(parts_of(permuted(labels, tasks=4, repeat=False, seed=seed))):
-            found[part, place] += 1
+            counts[part, place] += 1
             together[part[:, None], part] += 1
-    chi = ((found - 100) ** 2 / 100).sum(1)
-    assert float(chi.max()) < 20  # 1 in 6000 for one sample
-    # Six of a class are dealt as 2, 2, 1, 1: of their 15 pairs 2 come together, 53 times in 400.
+    chi = ((counts - 100) ** 2 / 100).sum(1)
+    assert float(chi.max()) < 20  # exceeded by one sample in 6000
+    # Six of a class are dealt as 2, 2, 1, 1: of their 15 pairs 2 are together, so a pair is 53 times in 400.
     pairs = together[(labels[:, None] == labels).triu(diagonal=1)]
     assert 25 < float(pairs.min()) <= float(pairs.max()) < 85
 
 
-def test_rotations() -> None:
+def test_rotations_are_multiples_or_as_listed() -> None:
     labels = labels_of(5, 5)
     plan = rotated(labels, tasks=3, degrees=15)
     assert [task.name for task in plan.tasks] == ["rotation 0°", "rotation 15°", "rotation 30°"]
@@ -435,7 +435,7 @@ def test_rotations() -> None:
         rotated(labels, tasks=3, degrees=[0, 90])
 
 
-def test_permutations() -> None:
+def test_permutations_differ_by_task_and_seed() -> None:
     x = torch.arange(200).view(2, 100)
     plans = [permuted(labels_of(5, 5), tasks=4, seed=seed) for seed in (0, 1)]
     assert [task.name for task in plans[0].tasks] == ["task 1", "permutation 2", "permutation 3", "permutation 4"]
@@ -466,7 +466,7 @@ def test_a_number_of_tasks_divides_the_classes_in_order() -> None:
 
 @given(tasks=st.sampled_from([1, 2, 5, 10]), seed=st.integers(0, 999))
 @settings(max_examples=30)
-def test_a_drawn_order_is_a_permutation_of_the_seed(tasks: int, seed: int) -> None:
+def test_a_drawn_order_is_a_permutation_that_depends_on_the_seed(tasks: int, seed: int) -> None:
     torch.manual_seed(seed + 1)
     drawn = task_classes(NAMES, tasks=tasks, order="drawn", seed=seed)
     assert sorted(label for task in drawn for label in task) == list(range(10))
@@ -475,7 +475,7 @@ def test_a_drawn_order_is_a_permutation_of_the_seed(tasks: int, seed: int) -> No
     assert drawn == task_classes(NAMES, tasks=tasks, order="drawn", seed=seed)
     whole, other = (task_classes(NAMES, tasks=1, order="drawn", seed=each) for each in (seed, seed + 1))
     assert whole != other
-    assert [label for task in drawn for label in task] == whole[0]  # the number of tasks only cuts the line
+    assert [label for task in drawn for label in task] == whole[0]  # the number of tasks only decides where it is cut
 
 
 def test_order_and_tasks_may_be_listed_by_name_and_by_index() -> None:
@@ -512,6 +512,6 @@ def test_order_and_tasks_may_be_listed_by_name_and_by_index() -> None:
         ({"tasks": [["cat"]], "order": ["cat"]}, "tasks already lists the classes in order"),
     ],
 )
-def test_classes_that_cannot_be(chosen: dict[str, Any], message: str) -> None:
+def test_impossible_classes_are_rejected(chosen: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message.replace("?", r"\?")):
         task_classes(NAMES, **chosen)

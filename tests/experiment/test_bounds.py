@@ -9,7 +9,7 @@ import pytest
 import evenkeel as ek
 from evenkeel.results.groups import Estimate
 
-MARGIN = 5.0  # points of ACC above Finetune that the 95% interval of the paired difference must clear
+MARGIN = 5.0  # points of ACC above Finetune; the 95% interval of the paired difference must lie above it
 SEEDS = range(5)
 SCENARIOS: dict[str, dict[str, Any]] = {
     "disjoint": {"tasks": 5},
@@ -21,11 +21,11 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "permuted": {"tasks": 3},
 }
 SETTINGS: dict[str, list[str]] = {
-    "rar": ["method.repeats=2"],  # the default of ten takes five times as long and shows nothing more
+    "rar": ["method.repeats=2"],  # the default of ten takes five times as long and adds nothing
     "joint-5": ["method.epochs=5"],
     "icarl": ["optimizer.lr=0.3"],  # its loss is a mean over classes, so its gradients are smaller
 }
-DOMAINS = ("rotated", "permuted")  # here the features must change, and a class takes more memory
+DOMAINS = ("rotated", "permuted")  # here the features must change, and a class needs more memory
 QUICK = [
     "memory.capacity=50",
     "batches.drop_last=true",
@@ -33,8 +33,8 @@ QUICK = [
     "evaluation.prequential=false",
     "evaluation.alignment=0",
 ]
-SLOW = ("i-blurry", "permuted")  # much like blurry and rotated; `make test-all` has them too
-SUPPORTED = [  # what is refused, for want of boundaries, is in test_experiment.py
+SLOW = ("i-blurry", "permuted")  # much like blurry and rotated, so only `make test-all` runs them
+SUPPORTED = [  # what is rejected for lack of boundaries is in test_run.py
     (name, scenario)
     for name, method in ek.METHODS.items()
     for scenario in SCENARIOS
@@ -44,8 +44,8 @@ SUPPORTED = [  # what is refused, for want of boundaries, is in test_experiment.
 
 @cache
 def accuracies(method: str, scenario: str, samples: int = 60) -> list[float]:
-    """ACC of each seed, after few samples of each class, so that all of this takes a minute or two."""
-    found = []
+    """Return the ACC of each seed, after few samples per class, so that all of this takes a minute or two."""
+    accs = []
     for seed in SEEDS:
         config = ek.load_config(
             {"extends": "digits", "scenario": {"name": scenario, **SCENARIOS[scenario]}},
@@ -65,8 +65,8 @@ def accuracies(method: str, scenario: str, samples: int = 60) -> list[float]:
         *_, end = ek.run(config)
         assert isinstance(end, ek.Ended)
         assert end.metrics["acc"] is not None
-        found.append(end.metrics["acc"])
-    return found
+        accs.append(end.metrics["acc"])
+    return accs
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def accuracies(method: str, scenario: str, samples: int = 60) -> list[float]:
     ],
 )
 def test_a_method_beats_the_lower_bound(method: str, scenario: str) -> None:
-    # Where a class has several domains, one class mean for all of them (iCaRL) wants more samples.
+    # Where a class has several domains, one class mean for all of them (iCaRL) needs more samples.
     samples = 120 if method == "icarl" and scenario in DOMAINS else 60
     gains = np.subtract(accuracies(method, scenario, samples), accuracies("finetune", scenario, samples))
     gain = Estimate.of(gains.tolist())

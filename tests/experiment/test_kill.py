@@ -1,4 +1,4 @@
-"""Runs killed by real signals at any moment: no record is lost, none comes twice."""
+"""Runs killed by real signals at any moment: no record is lost or repeated."""
 
 import json
 import multiprocessing
@@ -16,7 +16,7 @@ COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.t
 
 
 def command_line(folder: str) -> None:
-    """What the installed command does, in a process that has everything imported already."""
+    """Do what the installed command does, in a process that has already imported everything."""
     from evenkeel.cli import main
 
     sys.argv = ["evenkeel", *COMMAND, "--out", folder]
@@ -34,7 +34,7 @@ def undisturbed(folder: Path) -> Path:
     return folder
 
 
-def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
+def test_a_run_survives_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     whole, folder = undisturbed(tmp_path / "whole"), tmp_path / "killed"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["evenkeel.cli", "sklearn.datasets", "sklearn.model_selection"])
@@ -45,14 +45,14 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
         begin = size(folder)
         process.start()
         if kills < 20:
-            # Mostly while it learns and writes, now and then while it still reads data or the last checkpoint.
+            # Mostly while it learns and writes, sometimes while it still reads data or the last checkpoint.
             early = chance.random() < 0.2
             while not early and process.is_alive() and size(folder) == begin:
                 time.sleep(0.005)
             process.join(chance.uniform(0, 0.3))
             process.kill()
         process.join()
-        if process.exitcode == 0:  # it came through; another run has to take the other kills
+        if process.exitcode == 0:  # it finished; another run has to take the remaining kills
             folder = tmp_path / f"killed {kills}" if kills < 20 else folder
             continue
         assert process.exitcode == -signal.SIGKILL
@@ -62,10 +62,10 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     for each in runs:
         same_runs(each, whole)
     assert runs
-    assert len(moments) > 5  # they did come at different moments
+    assert len(moments) > 5  # the kills did come at different moments
 
 
-def test_the_command_goes_on_after_each_signal(tmp_path: Path) -> None:
+def test_the_command_resumes_after_each_signal(tmp_path: Path) -> None:
     whole, folder = undisturbed(tmp_path / "whole"), tmp_path / "stopped"
     command = [str(Path(sys.executable).parent / "evenkeel"), *COMMAND, "--out", str(folder)]
     for place, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), 1):

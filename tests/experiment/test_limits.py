@@ -1,4 +1,4 @@
-"""Runs to choose settings by: the first tasks of a stream are those of the whole, and test data has no say."""
+"""Runs for tuning: the first tasks of a stream equal those of the whole, and test data has no influence."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ from evenkeel.results.records import to_line
 from tests.helpers.experiments import config
 from tests.helpers.streams import images
 
-SIZES = (12, 15, 13, 20, 12, 18)  # training samples of each class
+SIZES = (12, 15, 13, 20, 12, 18)  # training samples per class
 SCENARIOS: dict[str, dict[str, Any]] = {
     "disjoint": {"tasks": 3, "order": "drawn"},
     "blurry": {"tasks": 3, "percent": 30},
@@ -35,14 +35,14 @@ DOMAINS = ("rotated", "permuted")  # each task has all classes, and is tested on
 
 
 def noise(labels: list[int], seed: int) -> Tensor:
-    """An image for each label, no two alike: a pattern of its class, and noise."""
+    """Return an image for each label, no two alike: the pattern of its class, and noise."""
     pattern = torch.randint(200, (6, 1, 8, 8), generator=torch.Generator().manual_seed(0))
     chance = torch.randint(56, (len(labels), 1, 8, 8), generator=torch.Generator().manual_seed(seed))
     return (pattern[labels] + chance).to(torch.uint8)
 
 
 def make_data(test: int = 4, seed: int = 2) -> ek.DataSet:
-    """Six classes, of uneven sizes and mixed."""
+    """Return six classes of uneven sizes, mixed."""
     y = [label for label, size in enumerate(SIZES) for _ in range(size)]
     y = [y[place] for place in torch.randperm(len(y), generator=torch.Generator().manual_seed(1)).tolist()]
     y_test = list(range(6)) * test
@@ -52,16 +52,16 @@ def make_data(test: int = 4, seed: int = 2) -> ek.DataSet:
 DATA = make_data()
 
 
-def made(scenario: str, *overrides: str, **parts: Any) -> ek.Config:
+def config_for(scenario: str, *overrides: str, **parts: Any) -> ek.Config:
     return config(*overrides, scenario={"name": scenario, **SCENARIOS[scenario]}, **parts)
 
 
-def course_of(one: ek.Config) -> Setup:
+def setup_of(one: ek.Config) -> Setup:
     return planned(one, DATA, None, lambda *_: None)
 
 
 def rows(x: Iterable[Tensor]) -> Counter[bytes]:
-    """How often each sample occurs, by content."""
+    """Count how often each sample occurs, by content."""
     return Counter(row.numpy().tobytes() for part in x for row in part)
 
 
@@ -69,7 +69,7 @@ def learned(setup: Setup) -> Counter[bytes]:
     return rows(batch.x for batch in setup.stream.batches())
 
 
-def examined(setup: Setup) -> Counter[bytes]:
+def samples_to_test(setup: Setup) -> Counter[bytes]:
     assert setup.test_set is not None
     return rows([setup.test_set.x])
 
@@ -89,11 +89,11 @@ def test_the_first_tasks_are_those_of_the_whole_stream(
     scenario: str, tasks: int, seed: int, size: int, drop_last: bool
 ) -> None:
     how = (f"seed={seed}", f"batches.size={size}", f"batches.drop_last={str(drop_last).lower()}")
-    whole, first = course_of(made(scenario, *how)), course_of(made(scenario, *how, f"limits.tasks={tasks}"))
-    wanted = [batch for batch in whole.stream.batches() if batch.task < tasks]
-    found = list(first.stream.batches())
-    assert len(found) == len(wanted) == first.stream.steps
-    for one, other in zip(found, wanted, strict=True):
+    whole, first = setup_of(config_for(scenario, *how)), setup_of(config_for(scenario, *how, f"limits.tasks={tasks}"))
+    expected = [batch for batch in whole.stream.batches() if batch.task < tasks]
+    batches = list(first.stream.batches())
+    assert len(batches) == len(expected) == first.stream.steps
+    for one, other in zip(batches, expected, strict=True):
         assert torch.equal(one.x, other.x)
         assert replace(one, x=None) == replace(other, x=None)
     assert first.tasks == whole.tasks[:tasks]
@@ -102,7 +102,7 @@ def test_the_first_tasks_are_those_of_the_whole_stream(
     assert first.data == whole.data
     assert first.test_set is not None
     assert whole.test_set is not None
-    part = whole.test_set.until(tasks - 1)  # of the tasks learned, all of the test data, and of no other
+    part = whole.test_set.until(tasks - 1)  # all test data of the tasks learned, and none of the others
     assert torch.equal(first.test_set.x, part.x)
     assert torch.equal(first.test_set.y, part.y)
     assert first.test_set.tasks == whole.test_set.tasks[:tasks]
@@ -112,8 +112,8 @@ def test_the_first_tasks_are_those_of_the_whole_stream(
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_run_of_the_first_tasks_is_the_beginning_of_the_whole_run(scenario: str, tasks: int) -> None:
     how = ("evaluation.sample=none", "adaptor.name=cba", "adaptor.every=2")
-    whole = ek.Results.of(ek.run(made(scenario, *how), data=DATA))
-    first = ek.Results.of(ek.run(made(scenario, *how, f"limits.tasks={tasks}"), data=DATA))
+    whole = ek.Results.of(ek.run(config_for(scenario, *how), data=DATA))
+    first = ek.Results.of(ek.run(config_for(scenario, *how, f"limits.tasks={tasks}"), data=DATA))
     end = sum(task["steps"] for task in whole.started.tasks[:tasks])
     assert 0 < end < len(whole.steps)
     assert first.steps == whole.steps[:end]
@@ -138,9 +138,9 @@ def test_a_run_of_the_first_tasks_is_the_beginning_of_the_whole_run(scenario: st
     assert first.ended.metrics["acc"] == pytest.approx(np.mean(whole.tested[tasks].accuracy[:tasks]))
 
 
-def test_all_outputs_stay() -> None:
-    """Settings found on the first tasks are for a head of the same size."""
-    whole, first = (new_learner(course_of(made("disjoint", *how))) for how in ((), ("limits.tasks=1",)))
+def test_all_outputs_are_kept() -> None:
+    """Settings tuned on the first tasks are for a head of the same size."""
+    whole, first = (new_learner(setup_of(config_for("disjoint", *how))) for how in ((), ("limits.tasks=1",)))
     assert first.classes == whole.classes == list("abcdef")
     x = torch.tensor(DATA.test.x)
     assert torch.equal(first.logits(x), whole.logits(x))
@@ -151,25 +151,25 @@ def test_all_outputs_stay() -> None:
 def test_joint_mixes_the_first_tasks_only(scenario: str, tasks: int) -> None:
     joint = {"name": "joint", "epochs": SCENARIOS[scenario].get("epochs", 1)}
     limit = f"limits.tasks={tasks}"
-    mixed = course_of(made(scenario, limit, method=joint))
-    plain = course_of(made(scenario, limit))
+    mixed = setup_of(config_for(scenario, limit, method=joint))
+    plain = setup_of(config_for(scenario, limit))
     assert learned(mixed) == learned(plain)
-    assert learned(mixed) != learned(course_of(made(scenario, method=joint)))
+    assert learned(mixed) != learned(setup_of(config_for(scenario, method=joint)))
     assert len(mixed.tasks) == tasks
-    assert examined(mixed) == examined(plain)
+    assert samples_to_test(mixed) == samples_to_test(plain)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_more_tasks_than_there_are_is_told(scenario: str) -> None:
-    with pytest.raises(SettingsError, match=rf"limits.tasks=4: the scenario '{scenario}' has only 3\."):
-        ek.run(made(scenario, "limits.tasks=4"), data=DATA)
+def test_more_tasks_than_there_are_is_reported(scenario: str) -> None:
+    with pytest.raises(SettingsError, match=rf"limits.tasks=4: the scenario '{scenario}' has only 3 tasks\."):
+        ek.run(config_for(scenario, "limits.tasks=4"), data=DATA)
 
 
 # ---- held out ----
 
 
 def numbered(sizes: list[int], seed: int = 0) -> ek.DataSet:
-    """Each training sample is its own index."""
+    """Return a set in which each training sample is its own index."""
     y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     x = np.arange(len(y), dtype=np.float32)[:, None]
     names = [f"class {label}" for label in range(len(sizes))]
@@ -185,25 +185,25 @@ def test_a_share_of_each_class_is_held_out(sizes: list[int], part: float, seed: 
         with pytest.raises(DataError, match=rf"'class {lacking[0]}' of arrays is \d+ of its {sizes[lacking[0]]} train"):
             data.limited(held_out=part)
         return
-    found = data.limited(held_out=part)
-    left, held = (split.x[:, 0].astype(int) for split in (found.train, found.test))
+    limited = data.limited(held_out=part)
+    left, held = (split.x[:, 0].astype(int) for split in (limited.train, limited.test))
     assert sorted([*left, *held]) == list(range(sum(sizes)))
-    assert (left.tolist(), held.tolist()) == (sorted(left), sorted(held))  # in the order they had
-    for split, places in ((found.train, left), (found.test, held)):
+    assert (left.tolist(), held.tolist()) == (sorted(left), sorted(held))  # in their original order
+    for split, places in ((limited.train, left), (limited.test, held)):
         assert (split.y == data.train.y[places]).all()
     for label, size in enumerate(sizes):
-        assert abs((found.test.y == label).sum() - part * size) <= 0.5 + 1e-9
-    again = ek.DataSet.of(found.train.x, found.train.y, found.test.x, found.test.y, classes=list(data.classes))
-    assert (found.name, found.classes, found.digest) == (data.name, data.classes, again.digest)
-    assert found.digest != data.digest
+        assert abs((limited.test.y == label).sum() - part * size) <= 0.5 + 1e-9
+    again = ek.DataSet.of(limited.train.x, limited.train.y, limited.test.x, limited.test.y, classes=list(data.classes))
+    assert (limited.name, limited.classes, limited.digest) == (data.name, data.classes, again.digest)
+    assert limited.digest != data.digest
 
 
-def test_held_out_samples_are_drawn_and_more_are_the_same_and_others() -> None:
+def test_held_out_samples_are_drawn_and_a_larger_share_includes_a_smaller() -> None:
     data = numbered([1000, 1000])
     tenth, fifth = (data.limited(held_out=part).test.x[:, 0] for part in (0.1, 0.2))
     assert set(tenth) < set(fifth)
     quarters = np.histogram(fifth, bins=4, range=(0, 2000))[0]
-    assert (abs(quarters - 100) < 40).all()  # neither the first nor the last
+    assert (abs(quarters - 100) < 40).all()  # not only the first or the last
     for wrong in (1.0, -0.1, float("nan"), "half"):
         with pytest.raises(SettingsError, match="held_out="):
             data.limited(held_out=wrong)  # type: ignore[arg-type]
@@ -211,37 +211,37 @@ def test_held_out_samples_are_drawn_and_more_are_the_same_and_others() -> None:
 
 @pytest.mark.parametrize("method", ["er", "joint"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_is_held_out_never_comes(scenario: str, method: str) -> None:
-    """What comes and what is tested on are together what came before, as each task shows it; nothing is in both."""
+def test_held_out_samples_never_arrive(scenario: str, method: str) -> None:
+    """Training and test samples together are the original ones, as each task transforms them; none is in both."""
     how = ("batches.size=5", f"method.name={method}")
-    all_of_it = learned(course_of(made(scenario, *how)))
-    exams = []
+    everything = learned(setup_of(config_for(scenario, *how)))
+    test_sets = []
     for seed in range(3):
-        setup = course_of(made(scenario, *how, "limits.held_out=0.25", f"seed={seed}"))
-        comes, tested = learned(setup), examined(setup)
-        assert not comes.keys() & tested.keys()
-        if scenario != "permuted":  # there a sample looks otherwise for each seed
-            assert comes.keys() | tested.keys() == all_of_it.keys()
+        setup = setup_of(config_for(scenario, *how, "limits.held_out=0.25", f"seed={seed}"))
+        trained, tested = learned(setup), samples_to_test(setup)
+        assert not trained.keys() & tested.keys()
+        if scenario != "permuted":  # there a sample looks different for each seed
+            assert trained.keys() | tested.keys() == everything.keys()
         held = sum(round(size / 4) for size in SIZES)
-        shown = 3 if scenario in DOMAINS else 1
-        assert (len(comes), len(tested)) == (shown * (sum(SIZES) - held), shown * held)
+        copies = 3 if scenario in DOMAINS else 1
+        assert (len(trained), len(tested)) == (copies * (sum(SIZES) - held), copies * held)
         assert (setup.data["train"], setup.data["test"]) == (sum(SIZES) - held, held)
-        exams.append((setup.data["digest"], tested.keys() if scenario != "permuted" else None))
-    assert exams[0] == exams[1] == exams[2]  # the same, whatever the seed
+        test_sets.append((setup.data["digest"], tested.keys() if scenario != "permuted" else None))
+    assert test_sets[0] == test_sets[1] == test_sets[2]  # whatever the seed
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_test_data_has_no_say(scenario: str) -> None:
+def test_test_data_has_no_influence_if_samples_are_held_out(scenario: str) -> None:
     garbled = make_data(test=7, seed=3)
-    held, plain = made(scenario, "limits.held_out=0.25", "adaptor.name=cba"), made(scenario)
+    held, plain = config_for(scenario, "limits.held_out=0.25", "adaptor.name=cba"), config_for(scenario)
     one, other = ([to_line(record) for record in ek.run(held, data=data)] for data in (DATA, garbled))
     assert one == other
     one, other = ([to_line(record) for record in ek.run(plain, data=data)] for data in (DATA, garbled))
     assert one != other
 
 
-def test_records_tell_what_was_used() -> None:
-    started = ek.Results.of(ek.run(made("disjoint", "limits.held_out=0.2", "limits.tasks=1"), data=DATA)).started
+def test_records_say_what_was_used() -> None:
+    started = ek.Results.of(ek.run(config_for("disjoint", "limits.held_out=0.2", "limits.tasks=1"), data=DATA)).started
     used = DATA.limited(held_out=0.2)
     numbers = {"train": len(used.train), "test": len(used.test)}
     assert started.data == {"name": "six", "digest": used.digest, **numbers, "classes": list("abcdef")}
@@ -250,19 +250,19 @@ def test_records_tell_what_was_used() -> None:
 
 
 def test_samples_are_held_out_of_those_that_limits_leave() -> None:
-    limited = course_of(made("disjoint", "limits.train=10", "limits.held_out=0.2", "limits.test=1"))
+    limited = setup_of(config_for("disjoint", "limits.train=10", "limits.held_out=0.2", "limits.test=1"))
     kept = rows([torch.tensor(DATA.limited(train=10).train.x)])
-    assert learned(limited) + examined(limited) == kept
+    assert learned(limited) + samples_to_test(limited) == kept
     assert (limited.data["train"], limited.data["test"]) == (48, 12)
     with pytest.raises(DataError, match=r"held_out=0\.2 of the class 'a' of six is 0 of its 2 training samples"):
-        course_of(made("disjoint", "limits.train=2", "limits.held_out=0.2"))
+        setup_of(config_for("disjoint", "limits.train=2", "limits.held_out=0.2"))
 
 
 # ---- the settings ----
 
 
 @pytest.mark.parametrize(
-    ("setting", "fault"),
+    ("setting", "message"),
     [
         ("held_out=0", "held_out = 0: input should be greater than 0"),
         ("held_out=1", "held_out = 1: input should be less than 1"),
@@ -272,24 +272,24 @@ def test_samples_are_held_out_of_those_that_limits_leave() -> None:
         ("tasks=1.5", "tasks = 1.5: input should be a valid integer"),
     ],
 )
-def test_wrong_limits_are_told(setting: str, fault: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(f"limits.{fault}")):
+def test_wrong_limits_are_reported(setting: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(f"limits.{message}")):
         config(f"limits.{setting}")
 
 
-def test_runs_from_before_these_settings_are_of_one_group_with_others() -> None:
+def test_runs_without_these_settings_are_grouped_with_older_ones() -> None:
     assert config().model_dump(mode="json")["limits"] == {"train": None, "test": None}
     both = config("limits.tasks=2", "limits.held_out=0.1")
     assert ek.load_config(both.model_dump(mode="json")) == both
     assert ek.load_config(both, ["limits.tasks=none", "limits.held_out=none"]) == config()
     runs = [
-        ek.Results.of(ek.run(made("disjoint", *how), data=DATA))
+        ek.Results.of(ek.run(config_for("disjoint", *how), data=DATA))
         for how in ((), ("seed=1",), ("limits.tasks=2",), ("limits.held_out=0.25",))
     ]
     assert [len(group.runs) for group in groups(runs)] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(("setting", "value"), [("tasks", 1), ("held_out", 0.5)])
-def test_a_stream_of_ones_own_has_neither(setting: str, value: float) -> None:
+def test_a_stream_of_your_own_has_neither(setting: str, value: float) -> None:
     with pytest.raises(SettingsError, match=rf"limits\.{setting} needs a data set"):
         ek.run(config(f"limits.{setting}={value}"), stream=images())

@@ -1,4 +1,4 @@
-"""On real data: CLINC150 sentence embeddings and CIFAR-10 (see ../shared/data/README.md), found by EVENKEEL_DATA."""
+"""Runs on real data: CLINC150 sentence embeddings and CIFAR-10, in the folder EVENKEEL_DATA."""
 
 import os
 from pathlib import Path
@@ -18,9 +18,9 @@ def last(config: ek.Config, **how: Any) -> ek.Ended:
     return end
 
 
-@pytest.mark.skipif(not (DATA / "clinc150").is_dir(), reason="EVENKEEL_DATA does not lead to clinc150")
+@pytest.mark.skipif(not (DATA / "clinc150").is_dir(), reason="clinc150 is not in EVENKEEL_DATA")
 def test_on_sentences_replay_learns_and_cba_forgets_less() -> None:
-    """The first six tasks of ten classes; float16 features as they come."""
+    """The first six tasks of ten classes; float16 features as stored."""
     first_sixty = [f"scenario.order={list(range(60))}", "scenario.tasks=6", "memory.capacity=150", "evaluation.every=0"]
     scores = {}
     for name, settings in {"plain": [], "cba": ["adaptor.name=cba", "adaptor.every=1", "adaptor.lr=0.01"]}.items():
@@ -32,18 +32,18 @@ def test_on_sentences_replay_learns_and_cba_forgets_less() -> None:
     assert corrected[:, 0].mean() > plain[:, 0].mean()
 
 
-@pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="EVENKEEL_DATA does not lead to cifar10")
+@pytest.mark.skipif(not (DATA / "cifar10").is_dir(), reason="cifar10 is not in EVENKEEL_DATA")
 @pytest.mark.slow
-def test_a_short_stream_of_cifar10_through_the_slim_resnet() -> None:
-    """The paper's preset but for the width, 200 images of each class instead of 5,000, and a test set of 500."""
+def test_the_slim_resnet_learns_from_a_short_stream_of_cifar10() -> None:
+    """The paper's preset except for the width, 200 images per class instead of 5,000, and a test set of 500."""
     short = ["net.width=20", "threads=1", "limits.train=200", "limits.test=50", "evaluation.sample=100"]
     records = list(ek.run(ek.load_config("paper/cifar10-er-cba", [*short, "evaluation.alignment=10"]), root=DATA))
     results = ek.Results.of(records)
     assert results.ended is not None
-    assert [test.step for test in results.tested] == [0, 12, 24, 36, 48, 60]  # 400 images a task, whole batches only
+    assert [test.step for test in results.tested] == [0, 12, 24, 36, 48, 60]  # 400 images per task, full batches only
     assert all(step.loss is not None and np.isfinite(step.loss) for step in results.steps)
     assert sum(step.outer_loss is not None for step in results.steps) == 4 * 3  # every fifth step from the second task
-    assert results.ended.metrics["learning_accuracy"] > 55  # type: ignore[operator]  # two classes a task; untrained: 10
+    assert results.ended.metrics["learning_accuracy"] > 55  # type: ignore[operator]  # two classes per task; untrained: 10
     assert results.ended.metrics["acc_task_il"] > 55  # type: ignore[operator]  # chance is 50
     assert results.ended.metrics["acc"] > 12  # type: ignore[operator]
     assert len(results.aligned) == 6

@@ -1,4 +1,4 @@
-"""Runs: every method without and with CBA in every scenario, records that tell the truth, own data, exact resume."""
+"""Runs: every method without and with CBA in every scenario, correct records, users' own data, exact resume."""
 
 import json
 from functools import partial
@@ -40,7 +40,7 @@ def results(one: ek.Config, **how: Any) -> ek.Results:
 @pytest.mark.parametrize("adaptor", ["none", "cba"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str) -> None:
-    made = partial(
+    make_config = partial(
         config,
         method={"name": method, **METHODS[method]},
         adaptor={"name": adaptor},
@@ -49,35 +49,35 @@ def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str
     traits = ek.METHODS[method]
     if adaptor == "cba" and traits.no_adaptor:
         with pytest.raises(SettingsError, match=r"cannot be combined with method.name.* it (predicts by|keeps no)"):
-            made()
+            make_config()
         return
-    one = made()
+    one = make_config()
     if traits.needs_boundaries and scenario in ("gradual", "i-blurry"):
-        with pytest.raises(SettingsError, match=rf"{traits.__name__}\(.*\) waits to be told that a task ended"):
+        with pytest.raises(SettingsError, match=rf"{traits.__name__}\(.*\) needs to know when a task ends"):
             results(one)
         return
-    found = results(one)
-    steps = [task["steps"] for task in found.started.tasks]
-    assert [step.step for step in found.steps] == list(range(1, sum(steps) + 1))
-    assert [step.task for step in found.steps] == [task for task, n in enumerate(steps) for _ in range(n)]
-    assert [(test.task, test.step) for test in found.tested] == [(-1, 0), (0, steps[0]), (1, sum(steps))]
-    assert [point.step for point in found.anytime] == [
+    outcome = results(one)
+    steps = [task["steps"] for task in outcome.started.tasks]
+    assert [step.step for step in outcome.steps] == list(range(1, sum(steps) + 1))
+    assert [step.task for step in outcome.steps] == [task for task, n in enumerate(steps) for _ in range(n)]
+    assert [(test.task, test.step) for test in outcome.tested] == [(-1, 0), (0, steps[0]), (1, sum(steps))]
+    assert [point.step for point in outcome.anytime] == [
         begin + place + 1 for begin, n in ((0, steps[0]), (steps[0], steps[1])) for place in range(0, n, 2)
     ]
-    assert all(step % 2 == 0 for step in (each.step for each in found.aligned))
-    assert (adaptor == "cba") == any(step.outer_loss is not None for step in found.steps)
-    assert found.ended is not None
-    assert found.ended.metrics.keys() == MEASURES.keys()
-    missing = {name for name, value in found.ended.metrics.items() if value is None}
+    assert all(step % 2 == 0 for step in (each.step for each in outcome.aligned))
+    assert (adaptor == "cba") == any(step.outer_loss is not None for step in outcome.steps)
+    assert outcome.ended is not None
+    assert outcome.ended.metrics.keys() == MEASURES.keys()
+    missing = {name for name, value in outcome.ended.metrics.items() if value is None}
     assert missing == ({"recency_bias"} if scenario in ("rotated", "permuted") else set())
-    for test in found.tested:
+    for test in outcome.tested:
         rows = zip(test.masked, test.seen, test.accuracy, strict=True)
         assert all(masked >= plain for masked, _, plain in rows)
         full = 0 if test.task < 0 or not traits.rehearses else 10
-        assert full - (method == "bic") <= sum(test.memory) <= full  # of BiC's part held out, chance fills it or not
+        assert full - (method == "bic") <= sum(test.memory) <= full  # BiC's held-out part may not be full
 
 
-def test_a_run_is_its_config_seed_and_data() -> None:
+def test_a_run_depends_on_its_config_seed_and_data_alone() -> None:
     one = config(adaptor={"name": "cba"})
     first, again = ([to_line(record) for record in ek.run(one, data=DATA)] for _ in range(2))
     assert first == again
@@ -87,14 +87,14 @@ def test_a_run_is_its_config_seed_and_data() -> None:
     assert other.started.stream != json.loads(first[0])["stream"]
 
 
-def test_methods_of_one_seed_see_one_stream() -> None:
+def test_methods_with_one_seed_see_the_same_stream() -> None:
     streams = {results(config(method={"name": name})).started.stream for name in ("er", "derpp")}
     assert len(streams) == 1
 
 
 @pytest.mark.parametrize("measured", ["evaluation.every=0", "evaluation.prequential=false", "evaluation.alignment=0"])
-def test_looking_changes_nothing(measured: str) -> None:
-    """The weights go the same way whatever is measured along it; dropout or augmentation must not notice."""
+def test_evaluation_changes_nothing(measured: str) -> None:
+    """The weights are the same whatever is measured along the way; it must not affect dropout or augmentation."""
     watched, not_watched = results(config()), results(config(measured))
     assert [step.loss for step in watched.steps] == [step.loss for step in not_watched.steps]
     assert watched.tested == not_watched.tested
@@ -111,51 +111,51 @@ def test_the_last_short_batch_can_be_dropped() -> None:
 
 
 def test_task_information_reaches_the_learner_only_where_the_scenario_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
-    monkeypatch.setattr(ek.Learner, "boundary", lambda self: told.append(self.step))
+    boundaries: list[int] = []
+    monkeypatch.setattr(ek.Learner, "boundary", lambda self: boundaries.append(self.step))
     results(config())
-    assert told == [4, 8]
-    told.clear()
+    assert boundaries == [4, 8]
+    boundaries.clear()
     for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
         results(config(scenario=scenario))
-    assert told == []
+    assert boundaries == []
 
 
-def test_what_waits_for_boundaries_is_refused_where_none_are_told() -> None:
+def test_what_needs_boundaries_is_rejected_if_none_are_reported() -> None:
     late = {"name": "cba", "start": "second-task"}
     assert any(step.outer_loss is not None for step in results(config("adaptor.every=1", adaptor=late)).steps)
     for scenario in ({"name": "gradual", "tasks": 2}, {"name": "disjoint", "tasks": 2, "boundaries": False}):
-        with pytest.raises(SettingsError, match=r"CBA\(.*start='second-task'.* waits to be told"):
+        with pytest.raises(SettingsError, match=r"CBA\(.*start='second-task'.* needs to know when a task ends"):
             ek.run(config(adaptor=late, scenario=scenario), data=DATA)
-    with pytest.raises(SettingsError, match="waits to be told"):
+    with pytest.raises(SettingsError, match="needs to know when a task ends"):
         ek.run(config(adaptor=late), stream=images())
     rar = {"name": "rar", "base": {"name": "ss_il"}}
-    with pytest.raises(SettingsError, match="waits to be told"):
+    with pytest.raises(SettingsError, match="needs to know when a task ends"):
         ek.run(config(method=rar), stream=images())
 
 
 def test_prequential_predicts_before_it_learns() -> None:
-    """By hand: ask for each batch, then learn it."""
+    """By hand: predict each batch, then learn it."""
     setup = planned(config(), DATA, None, lambda *_: None)
     one, right = new_learner(setup), []
     for batch in setup.stream.batches():
         right.append(int((one.predict(batch.x) == np.array(batch.labels)).sum()))
         one.learn(batch.x, batch.labels)
-    found = results(config(scenario={"name": "disjoint", "tasks": 2, "boundaries": False}))
-    assert [step.correct for step in found.steps] == right
-    assert right[4] == 0  # the first batch of new classes cannot be known yet
+    outcome = results(config(scenario={"name": "disjoint", "tasks": 2, "boundaries": False}))
+    assert [step.correct for step in outcome.steps] == right
+    assert right[4] == 0  # the first batch of new classes cannot be predicted yet
     assert sum(right) > 0
-    assert found.ended is not None
-    assert found.ended.metrics["prequential"] == pytest.approx(100 * sum(right) / 48)
+    assert outcome.ended is not None
+    assert outcome.ended.metrics["prequential"] == pytest.approx(100 * sum(right) / 48)
     assert summarise(results(config("evaluation.prequential=false")))["prequential"] is None
 
 
-def test_own_class_order_and_tasks() -> None:
+def test_class_order_and_tasks_may_be_listed() -> None:
     for tasks in ([["dog"], ["bee", "ant"]], [[3], [1, 0]]):
-        found = results(config(scenario={"name": "disjoint", "tasks": tasks}))
-        assert [task["classes"] for task in found.started.tasks] == [[3], [1, 0]]
-    found = results(config(scenario={"name": "disjoint", "tasks": 2, "order": ["dog", "cat", "bee", "ant"]}))
-    assert [task["classes"] for task in found.started.tasks] == [[3, 2], [1, 0]]
+        outcome = results(config(scenario={"name": "disjoint", "tasks": tasks}))
+        assert [task["classes"] for task in outcome.started.tasks] == [[3], [1, 0]]
+    outcome = results(config(scenario={"name": "disjoint", "tasks": 2, "order": ["dog", "cat", "bee", "ant"]}))
+    assert [task["classes"] for task in outcome.started.tasks] == [[3, 2], [1, 0]]
     drawn = {
         str([task["classes"] for task in results(config(f"seed={seed}", "scenario.order=drawn")).started.tasks])
         for seed in range(4)
@@ -166,35 +166,35 @@ def test_own_class_order_and_tasks() -> None:
 
 
 def test_a_growing_head_starts_with_nothing() -> None:
-    found = results(config("learner.head=growing"))
-    assert [step.classes for step in found.steps] == [2] * 4 + [4] * 4
-    assert found.steps[0].correct == 0
-    assert found.tested[1].accuracy[1] == 0
-    assert found.tested[1].masked[1] == 0  # no output of that task exists yet
+    outcome = results(config("learner.head=growing"))
+    assert [step.classes for step in outcome.steps] == [2] * 4 + [4] * 4
+    assert outcome.steps[0].correct == 0
+    assert outcome.tested[1].accuracy[1] == 0
+    assert outcome.tested[1].masked[1] == 0  # no output of that task exists yet
 
 
-def test_any_iterable_of_batches() -> None:
+def test_any_iterable_of_batches_is_a_stream() -> None:
     stream = images(batches=8)
     labels = [[f"class {label}" for label in y] for _, y in stream]
     batches = [(x.numpy(), y) for (x, _), y in zip(stream, labels, strict=True)]
-    found = results(config(), data=None, stream=(batch for batch in batches))
-    assert len(found.steps) == 8
-    assert found.started.steps is None
-    assert not found.tested
-    assert found.ended is not None
-    assert {name for name, value in found.ended.metrics.items() if value is not None} == {"prequential"}
+    outcome = results(config(), data=None, stream=(batch for batch in batches))
+    assert len(outcome.steps) == 8
+    assert outcome.started.steps is None
+    assert not outcome.tested
+    assert outcome.ended is not None
+    assert {name for name, value in outcome.ended.metrics.items() if value is not None} == {"prequential"}
 
     test = (torch.cat([x for x, _ in stream]), [label for part in labels for label in part])
     task = [int(label[-1]) // 2 for label in test[1]]
     tasked = [(x, y, place // 4) for place, (x, y) in enumerate(batches)]
-    found = results(config(), data=None, stream=tasked, test=(*test, task))
-    assert found.started.steps == 8
-    assert [(each.task, each.step) for each in found.tested] == [(-1, 0), (0, 4), (1, 8)]
-    assert found.ended is not None
-    assert found.ended.metrics["acc"] is not None
+    outcome = results(config(), data=None, stream=tasked, test=(*test, task))
+    assert outcome.started.steps == 8
+    assert [(each.task, each.step) for each in outcome.tested] == [(-1, 0), (0, 4), (1, 8)]
+    assert outcome.ended is not None
+    assert outcome.ended.metrics["acc"] is not None
 
 
-def test_an_iterable_of_batches_goes_on_too(tmp_path: Path) -> None:
+def test_a_run_of_an_iterable_resumes_too(tmp_path: Path) -> None:
     batches = images(batches=8)
     whole = [to_line(each) for each in ek.run(config(), stream=batches, out=tmp_path / "whole")]
     half = ek.run(config(), stream=batches, out=tmp_path / "half", save_every=0)
@@ -224,7 +224,7 @@ ONE = torch.zeros(1, 1, 8, 8)
         (5, "stream must be an iterable"),
     ],
 )
-def test_streams_that_are_none(stream: Any, sentence: str) -> None:
+def test_invalid_streams_are_rejected(stream: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         list(ek.run(config(), stream=stream))
 
@@ -233,38 +233,38 @@ def test_streams_that_are_none(stream: Any, sentence: str) -> None:
     ("test", "sentence"),
     [
         (5, "test must be"),
-        ((ONE, [1], [0]), "both tell of tasks"),
+        ((ONE, [1], [0]), "both have tasks"),
         ((ONE, []), "0 labels"),
-        (("x", [1]), "cannot be made into tensors"),
+        (("x", [1]), "cannot be converted to tensors"),
     ],
 )
-def test_test_data_that_is_none(test: Any, sentence: str) -> None:
+def test_invalid_test_data_is_rejected(test: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         ek.run(config(), stream=images(), test=test)
     with pytest.raises(InputError, match=r"The tasks of test are \[1\]"):
         ek.run(config(), stream=[(x, y, 0) for x, y in images()], test=(ONE, [1], [1]))
 
 
-def test_a_stream_with_more_tasks_than_its_test_is_told() -> None:
+def test_a_stream_with_more_tasks_than_its_test_is_reported() -> None:
     stream = [(x, y, place // 3) for place, (x, y) in enumerate(images(batches=9))]
-    with pytest.raises(InputError, match="has come to task 2, but test has only tasks below 2"):
+    with pytest.raises(InputError, match="has reached task 2, but test has only tasks below 2"):
         list(ek.run(config(), stream=stream, test=(stream[0][0][:2], [0, 1], [0, 1])))
 
 
 def test_a_stream_may_bring_labels_that_the_test_lacks() -> None:
     stream = [(x, ["z"] * len(y)) for x, y in images(batches=2)] + images(batches=2)
-    found = results(config(), data=None, stream=stream, test=(images(batches=1)[0][0], images(batches=1)[0][1]))
-    assert found.started.config["learner"]["head"] == "growing"
-    assert found.started.config["scenario"] is None
-    assert found.tested[0].confusion == [[0, 0], [0, 0]]  # it knows no label yet, so it predicts nothing
-    assert found.tested[0].recall == [0, 0]
-    total = sum(map(sum, found.tested[-1].confusion))
+    outcome = results(config(), data=None, stream=stream, test=(images(batches=1)[0][0], images(batches=1)[0][1]))
+    assert outcome.started.config["learner"]["head"] == "growing"
+    assert outcome.started.config["scenario"] is None
+    assert outcome.tested[0].confusion == [[0, 0], [0, 0]]  # it knows no label yet, so it predicts nothing
+    assert outcome.tested[0].recall == [0, 0]
+    total = sum(map(sum, outcome.tested[-1].confusion))
     assert total <= 6
-    right = sum(row[place] for place, row in enumerate(found.tested[-1].confusion))
-    assert found.tested[-1].accuracy == pytest.approx([100 * right / 6])
+    right = sum(row[place] for place, row in enumerate(outcome.tested[-1].confusion))
+    assert outcome.tested[-1].accuracy == pytest.approx([100 * right / 6])
 
 
-def test_another_stream_cannot_go_on(tmp_path: Path) -> None:
+def test_a_run_does_not_resume_with_another_stream(tmp_path: Path) -> None:
     batches = images(batches=8)
     begun = ek.run(config(), stream=batches, out=tmp_path, save_every=0)
     for _ in range(6):
@@ -274,7 +274,7 @@ def test_another_stream_cannot_go_on(tmp_path: Path) -> None:
     for _ in range(6):
         next(begun)
     begun.close()  # type: ignore[attr-defined]
-    with pytest.raises(RunError, match="batches are others"):
+    with pytest.raises(RunError, match="batches differ"):
         list(ek.run(config(), stream=images(batches=8, seed=1), out=tmp_path))
     with pytest.raises(RunError, match="has only 2 batches"):
         list(ek.run(config(), stream=iter(batches[:2]), out=tmp_path / "iterator"))
@@ -282,7 +282,7 @@ def test_another_stream_cannot_go_on(tmp_path: Path) -> None:
 
 
 def test_two_runs_at_once_do_not_disturb_each_other() -> None:
-    """Nor the one who reads their records: torch's number of threads stays theirs."""
+    """Nor does the caller notice: torch's number of threads stays the same for it."""
     mine = torch.get_num_threads()
     one, two = config("threads=1"), config("threads=2", "method.name=derpp")
     alone = [[to_line(record) for record in ek.run(each, data=DATA)] for each in (one, two)]
@@ -295,13 +295,13 @@ def test_two_runs_at_once_do_not_disturb_each_other() -> None:
     assert together == alone
 
 
-def test_limits_hold_for_own_data_too() -> None:
-    found = results(config("limits.train=3", "limits.test=2"))
-    assert (found.started.data["train"], found.started.data["test"]) == (12, 8)
-    assert found.started.config["data"] == {"name": "small"}
+def test_limits_apply_to_users_own_data_too() -> None:
+    outcome = results(config("limits.train=3", "limits.test=2"))
+    assert (outcome.started.data["train"], outcome.started.data["test"]) == (12, 8)
+    assert outcome.started.config["data"] == {"name": "small"}
 
 
-def test_faults_are_told_before_any_work(tmp_path: Path) -> None:
+def test_errors_are_reported_before_any_work(tmp_path: Path) -> None:
     out = tmp_path / "run"
     wrong = [config("optimizer.name=Adam", adaptor={"name": "cba"}), config("scenario.tasks=3")]
     for one in wrong:
@@ -314,11 +314,11 @@ def test_faults_are_told_before_any_work(tmp_path: Path) -> None:
         ek.run(config(), data=DATA, test=([], []))
 
 
-# ---- going on ----
+# ---- resuming ----
 
 
 @pytest.mark.parametrize("stop", [0, 1, 2, 5, 9, 14, 20])
-def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path: Path, stop: int) -> None:
+def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path: Path, stop: int) -> None:
     one = config(method={"name": "derpp"}, adaptor={"name": "cba", "every": 1, "hidden": [8]})
     whole = list(ek.run(one, data=DATA, out=tmp_path / "whole"))
     for save_every in (0.0, 3600.0):  # a checkpoint after each step, or none at all
@@ -349,7 +349,7 @@ def test_torn_records_are_cut_off(tmp_path: Path) -> None:
             next(begun)
         begun.close()  # type: ignore[attr-defined]
         kept = (folder / RECORDS).read_bytes()
-        (folder / RECORDS).write_bytes(text[: len(kept) + 7 * cut])  # as if killed while it wrote on
+        (folder / RECORDS).write_bytes(text[: len(kept) + 7 * cut])  # as if killed while writing
         assert list(map(to_line, ek.run(config(), data=DATA, out=folder))) == whole
 
 
@@ -363,7 +363,7 @@ def test_another_run_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / RECORDS).read_bytes() == before
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_reported(tmp_path: Path) -> None:
     begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
     for _ in range(12):
         next(begun)
@@ -385,7 +385,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
         list(ek.run(config(), data=DATA, out=file))
 
 
-def test_a_run_that_failed_before_its_first_step_leaves_its_folder_free(tmp_path: Path) -> None:
+def test_a_run_that_failed_before_its_first_step_does_not_block_its_folder(tmp_path: Path) -> None:
     wrong = config("augment.name=rand-augment", net={"name": "mlp"}, augment={"name": "rand-augment"})
     features = ek.DataSet.of(np.eye(8), [0, 1, 2, 3] * 2, np.eye(8), [0, 1, 2, 3] * 2)
     with pytest.raises(InputError):
@@ -394,7 +394,7 @@ def test_a_run_that_failed_before_its_first_step_leaves_its_folder_free(tmp_path
     assert isinstance(list(ek.run(right, data=features, out=tmp_path))[-1], ek.Ended)
 
 
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -410,7 +410,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_alignment_by_hand() -> None:
-    """The cosine of two gradients that autograd gives for the same batches, without batch norm or augmentation."""
+    """It is the cosine of two gradients from autograd for the same batches, without batch norm or augmentation."""
     net = ek.mlp(features=64, classes=4, hidden=(8,))
     one = ek.Learner(net, ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=6, replay=100, classes=range(4))
     for x, y in images(batches=6):
@@ -426,23 +426,23 @@ def test_alignment_by_hand() -> None:
         torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])
         for loss in (training, memory)
     ]
-    found = one.alignment(x, y)
-    assert found is not None
-    cosine, training_norm, memory_norm = found
+    alignment = one.alignment(x, y)
+    assert alignment is not None
+    cosine, training_norm, memory_norm = alignment
     assert cosine == pytest.approx(float(torch.nn.functional.cosine_similarity(flat[0], flat[1], dim=0)), abs=1e-5)
     assert training_norm == pytest.approx(float(flat[0].norm()), rel=1e-4)
     assert memory_norm == pytest.approx(float(flat[1].norm()), rel=1e-4)
 
 
 def test_alignment_of_a_batch_with_itself_is_one() -> None:
-    """Memory holds the batch and nothing else: both losses are the same but for their number of terms."""
+    """Memory holds the batch and nothing else: both losses differ only in their number of terms."""
     one = ek.Learner(ek.mlp(features=64, classes=4), ek.ER(), memory=6, replay=6)
     x, y = images(batches=1)[0]
     assert one.alignment(x, y) is None
     one.learn(x, y)
-    found = one.alignment(x, y)
-    assert found is not None
-    assert found[0] == pytest.approx(1, abs=1e-5)
+    alignment = one.alignment(x, y)
+    assert alignment is not None
+    assert alignment[0] == pytest.approx(1, abs=1e-5)
     assert one.alignment(x, ["never seen"] * 6) is None
 
 

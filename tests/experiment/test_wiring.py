@@ -1,4 +1,4 @@
-"""What a config says is what the learner, the stream and the test data are; what is recorded is what is measured."""
+"""Settings reach the learner, the stream and the test data; records hold what is measured."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,10 +51,10 @@ def test_a_setting_reaches_the_learner(override: str, of: Callable[[ek.Learner],
     one = new_learner(planned(config(override), DATA, None, lambda *_: None))
     assert of(one) == value
     other = new_learner(planned(config(), DATA, None, lambda *_: None))
-    assert override == "learner.head=fixed" or of(other) != value  # it was not so anyway
+    assert override == "learner.head=fixed" or of(other) != value  # it is not the default anyway
 
 
-def test_threads_are_those_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_threads_is_that_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
     used = set[int]()
     learn = ek.Learner.learn
 
@@ -67,7 +67,7 @@ def test_threads_are_those_of_the_config(monkeypatch: pytest.MonkeyPatch) -> Non
     assert used == {2}
 
 
-def test_a_run_goes_on_with_the_threads_of_its_beginning(tmp_path: Path) -> None:
+def test_a_run_resumes_with_the_threads_it_began_with(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     begun = ek.run(config(), data=DATA, out=tmp_path, save_every=0)
     for _ in range(6):
@@ -83,23 +83,23 @@ def test_a_run_goes_on_with_the_threads_of_its_beginning(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["rotated", "permuted"])
-def test_training_and_test_samples_of_a_domain_are_changed_alike(name: str) -> None:
+def test_training_and_test_samples_of_a_domain_are_transformed_alike(name: str) -> None:
     setup = planned(config(scenario={"name": name, "tasks": 2}), DATA, None, lambda *_: None)
     domain = ek.SCENARIOS[name](DATA.train.y, tasks=2, seed=0).tasks[1].domain
     assert domain is not None
     train, test = (torch.from_numpy(np.array(split.x)) for split in (DATA.train, DATA.test))
     assert not torch.equal(domain(train), train)
-    came: list[set[bytes]] = [set(), set()]
+    arrived: list[set[bytes]] = [set(), set()]
     for batch in setup.stream.batches():
-        came[batch.task] |= {sample.numpy().tobytes() for sample in batch.x}
-    assert came == [{sample.numpy().tobytes() for sample in x} for x in (train, domain(train))]
+        arrived[batch.task] |= {sample.numpy().tobytes() for sample in batch.x}
+    assert arrived == [{sample.numpy().tobytes() for sample in x} for x in (train, domain(train))]
     assert setup.test_set is not None
     assert torch.equal(setup.test_set.x, torch.cat([test, domain(test)]))
     assert setup.test_set.task.tolist() == [0] * len(test) + [1] * len(test)
 
 
-def test_a_stream_is_known_by_its_order() -> None:
-    """Two streams of the same batches in another order are two streams."""
+def test_a_stream_is_identified_by_its_order() -> None:
+    """Two streams of the same samples in different orders have different digests."""
     digests = set()
     for seed in (0, 1):
         setup = planned(config(f"seed={seed}", "scenario.order=given"), DATA, None, lambda *_: None)
@@ -109,39 +109,39 @@ def test_a_stream_is_known_by_its_order() -> None:
     assert same in digests
 
 
-def test_places_begin_anew_with_each_task_of_an_own_stream() -> None:
+def test_places_start_again_with_each_task_of_a_users_own_stream() -> None:
     batches = [(x, y, place // 4) for place, (x, y) in enumerate(images(batches=8))]
     test = (batches[0][0], batches[0][1], [0, 0, 0, 1, 1, 1])
-    found = ek.Results.of(ek.run(config("evaluation.every=3"), stream=batches, test=test))
-    assert [point.step for point in found.anytime] == [1, 4, 5, 8]
+    outcome = ek.Results.of(ek.run(config("evaluation.every=3"), stream=batches, test=test))
+    assert [point.step for point in outcome.anytime] == [1, 4, 5, 8]
 
 
 def test_memory_is_counted_by_class() -> None:
     one = learner(ek.ER(), outputs=1, memory=10)
     learn_all(one, images(batches=8))
-    classes = sorted(one.classes, key=str, reverse=True)  # another order than that of the outputs
+    classes = sorted(one.classes, key=str, reverse=True)  # not in the order of the outputs
     y = torch.arange(len(classes))
-    asked = TestSet(images(batches=1)[0][0][: len(classes)], y, torch.zeros_like(y), classes, [y.tolist()])
+    test_set = TestSet(images(batches=1)[0][0][: len(classes)], y, torch.zeros_like(y), classes, [y.tolist()])
     held = [one.classes[output] for output in one.memory.column("y").tolist()]
-    assert asked.test(one, 0, classes).memory == [held.count(name) for name in classes]
-    assert len(set(asked.test(one, 0, classes).memory)) > 1
+    assert test_set.test(one, 0, classes).memory == [held.count(name) for name in classes]
+    assert len(set(test_set.test(one, 0, classes).memory)) > 1
 
 
-def test_a_sample_is_drawn_by_chance() -> None:
+def test_a_sample_is_drawn_at_random() -> None:
     y = torch.zeros(40, dtype=torch.int64)
     whole = TestSet(torch.arange(40)[:, None].float(), y, y, [0], [[0]])
     parts = [whole.sample(10, make_generator(seed, "anytime")).x[:, 0].tolist() for seed in range(20)]
     assert len(set(map(tuple, parts))) == 20
-    assert np.mean(parts) == pytest.approx(19.5, abs=3)  # not the first ones; the deviation of this mean is 0.7
+    assert np.mean(parts) == pytest.approx(19.5, abs=3)  # not the first ones; this mean has a standard deviation of 0.7
 
 
 # ---- every measure, by number ----
 
 
 def by_hand() -> ek.Results:
-    """Two tasks of one class each, in which nothing is equal that could be mistaken for another."""
-    made = make_run(tasks=2, classes=2, steps=4)
-    started = replace(made.started, config={**made.started.config, "evaluation": {"every": 3}})
+    """Return a run of two tasks of one class each, in which all values that could be confused differ."""
+    run = make_run(tasks=2, classes=2, steps=4)
+    started = replace(run.started, config={**run.started.config, "evaluation": {"every": 3}})
 
     def test(task: int, **scores: Any) -> ek.Tested:
         return ek.Tested(step=4 * (task + 1), task=task, confusion=[[1, 9], [8, 2]], memory=[1, 1], **scores)
@@ -159,7 +159,7 @@ def by_hand() -> ek.Results:
     ]
     steps = [
         replace(step, correct=right, samples=10)
-        for step, right in zip(made.steps, [1, 2, 3, 4, 5, 6, 7, 9], strict=True)
+        for step, right in zip(run.steps, [1, 2, 3, 4, 5, 6, 7, 9], strict=True)
     ]
     return ek.Results(None, started, steps, anytime, tested, [], ek.Ended(8, {}))
 

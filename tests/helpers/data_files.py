@@ -1,4 +1,4 @@
-"""Small data files of every layout, made as their real authors make them."""
+"""Small data files of every layout, written the way their original authors write them."""
 
 import gzip
 import io
@@ -18,8 +18,8 @@ from PIL import Image
 Pixels = NDArray[np.uint8]
 
 
-class Told(list[tuple[str, int, int]]):
-    """A progress that remembers what it was told."""
+class ProgressLog(list[tuple[str, int, int]]):
+    """A progress callback that records its calls."""
 
     def __call__(self, what: str, done: int, total: int) -> None:
         self.append((what, done, total))
@@ -30,7 +30,7 @@ def pictures(count: int, shape: tuple[int, ...] = (3, 32, 32), seed: int = 0) ->
 
 
 def as_image(pixels: Pixels) -> Image.Image:
-    """Channels first to Pillow."""
+    """Return a Pillow image of pixels with channels first."""
     return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
 
 
@@ -41,7 +41,7 @@ def encoded(pixels: Pixels, form: str = "PNG", **options: Any) -> bytes:
 
 
 def png_of(width: int, height: int) -> bytes:
-    """A file that claims a size and has no pixels."""
+    """Return a file that claims a size and has no pixels."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -56,7 +56,7 @@ def image_column(cells: Sequence[bytes | None]) -> pa.Array:
 
 
 def write_parquet(file: Path, columns: dict[str, Any], names: dict[str, Sequence[str]] | None = None) -> Path:
-    """`names`: of the classes, by column, in the metadata where the hub has them."""
+    """Write a table; `names` are the class names by column, for the metadata, where the hub keeps them."""
     table = pa.table(columns)
     if names is not None:
         features = {column: {"names": list(of), "_type": "ClassLabel"} for column, of in names.items()}
@@ -67,7 +67,7 @@ def write_parquet(file: Path, columns: dict[str, Any], names: dict[str, Sequence
 
 
 def write_cifar_parquet(folder: Path, train: Pixels, test: Pixels, classes: int = 10, shards: int = 1) -> None:
-    """Sample i is of the class i % classes."""
+    """Write both splits; sample i has the class i % classes."""
     for split, pixels, count in (("train", train, shards), ("test", test, 1)):
         labels = np.arange(len(pixels)) % classes
         for shard, rows in enumerate(np.array_split(np.arange(len(pixels)), count)):
@@ -78,7 +78,7 @@ def write_cifar_parquet(folder: Path, train: Pixels, test: Pixels, classes: int 
 
 
 def python2_pickle(value: Any) -> bytes:
-    """As cPickle of Python 2 wrote it with protocol 2: strings are bytes, and arrays go by numpy.core.multiarray."""
+    """Pickle as Python 2's cPickle did with protocol 2: strings are bytes, arrays use numpy.core.multiarray."""
     return b"\x80\x02" + _opcodes(value) + b"."
 
 

@@ -10,7 +10,7 @@ from tests.helpers.streams import images
 
 
 def small_data(train: int = 12, test: int = 5) -> ek.DataSet:
-    """Four classes of noisy patterns."""
+    """Return four classes of noisy patterns."""
     x, y = [], []
     for seed, n in ((1, train), (2, test)):
         stream = images(batches=4 * n, size=1, tasks=4, seed=0)

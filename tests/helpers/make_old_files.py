@@ -1,4 +1,4 @@
-"""Write what a version of this library leaves on disk, to be kept as test data for the versions after it.
+"""Write the files of this version of the library, to be kept as test data for later versions.
 
 python -m tests.helpers.make_old_files tests/compatibility/0.1
 """
@@ -43,7 +43,7 @@ def main(target: Path) -> None:
     target.mkdir(parents=True)
     expected: dict[str, Any] = {"arithmetic": arithmetic()}
     expected["checkpoints"] = _checkpoints(target / "checkpoints")
-    _half(target / "run", *RUN)
+    _unfinished(target / "run", *RUN)
     _records(target / "run.jsonl.gz", *RUN)
     _ledger(target)
     _records(target / "clinc150.jsonl.gz", *CLINC150)
@@ -56,18 +56,18 @@ def main(target: Path) -> None:
 
 def _checkpoints(folder: Path) -> dict[str, Any]:
     folder.mkdir()
-    made = {}
+    expected = {}
     for name, make in LEARNERS.items():
         learner = make()
         learn(learner, STREAM[:CUT], 0)
         learner.save(folder / f"{name}.ek")
         continued = learn(learner, STREAM[CUT:], CUT)
-        made[name] = {"records": continued, "digests": digests(learner)}
-    return made
+        expected[name] = {"records": continued, "digests": digests(learner)}
+    return expected
 
 
-def _half(folder: Path, preset: str, settings: list[str]) -> None:
-    """A run that was killed in its third task, in the middle of a record."""
+def _unfinished(folder: Path, preset: str, settings: list[str]) -> None:
+    """Write a run that was killed in its third task, in the middle of a record."""
     stream = ek.run(ek.load_config(preset, settings), out=folder, save_every=0.0)
     list(islice(stream, 20))
     stream.close()  # type: ignore[attr-defined]
@@ -88,14 +88,14 @@ def _ledger(target: Path) -> None:
         pass
     ledger.note_finished(done)
     ledger.pack()
-    _half(ledger.folder(half), *LEDGER[1])
+    _unfinished(ledger.folder(half), *LEDGER[1])
     _records(target / "ledger.jsonl.gz", *LEDGER[1])
     for lock in (target / "ledger").rglob("*.lock"):
         lock.unlink()
 
 
 def _service(folder: Path) -> dict[str, Any]:
-    """Something learned, then examples that wait: two batches cut, three examples not."""
+    """Write a service that learned something and has examples waiting: two batches cut, three examples not yet."""
     service = Service(folder, SERVICE)
     service.start()
     service.learn(examples(24, labels=("cat", "dog", "cow"), own="a")).result()

@@ -1,4 +1,4 @@
-"""Learners whose checkpoints are kept as test data, the batches they continue with, and what identifies their state."""
+"""Learners whose checkpoints are kept as test data, the batches they continue with, and digests of their state."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ LEARNERS: dict[str, Callable[[], ek.Learner]] = {
 
 
 def learn(learner: ek.Learner, batches: list[Batch], first: int) -> list[dict[str, Any]]:
-    """Learn these batches of STREAM, the place of the first given; a boundary comes after the eighth."""
+    """Learn these batches of STREAM, where `first` is the place of the first; a boundary follows the eighth."""
     records = []
     for place, (x, y) in enumerate(batches, first):
         records.append(asdict(learner.learn(x, y)))
@@ -50,12 +50,12 @@ def learn(learner: ek.Learner, batches: list[Batch], first: int) -> list[dict[st
 
 
 def digests(learner: ek.Learner) -> dict[str, str]:
-    """A digest of each tensor in the learner's state, by its path."""
+    """Return a digest of each tensor in the learner's state, by its path."""
     return {path: _digest(value) for path, value in _flat("", learner.state()[1]) if isinstance(value, Tensor)}
 
 
 def arithmetic() -> str:
-    """A digest of a small computation: where it differs from the one kept, another machine rounds differently."""
+    """Return a digest of a small computation; if it differs from the one on file, this machine rounds differently."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(6, 4, 8, 8, generator=generator)
     weight = torch.rand(8, 4, 3, 3, generator=generator, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The original files of CIFAR-10 and CIFAR-100, in small."""
+"""Small versions of the original CIFAR-10 files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ TRAIN, TEST = pictures(20), pictures(10, seed=1)
 
 
 def cifar10_files(dump: Callable[[Any], bytes] = python2_pickle) -> dict[str, bytes]:
-    """Batches of four images; sample i is of the class i % 10."""
+    """Return batches of four images; sample i has the class i % 10."""
     names = list(CIFAR10)
     files = {"batches.meta": dump({"num_cases_per_batch": 4, "label_names": names, "num_vis": 3072})}
     batches = {f"data_batch_{number + 1}": slice(number * 4, number * 4 + 4) for number in range(5)}

@@ -1,1 +1,1 @@
-"""From TOML to checked settings to a learner."""
+"""Configs: read TOML, validate the settings, and build a learner from them."""

@@ -1,4 +1,4 @@
-"""A learner made of a config."""
+"""Build a learner from a config."""
 
 import inspect
 from collections.abc import Hashable, Sequence
@@ -23,7 +23,10 @@ AnyConfig = TypeVar("AnyConfig", bound=LearnerConfig)
 
 
 def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequence[Hashable] | None) -> Learner:
-    """A fresh learner for samples of this shape. `classes` fixes the labels; without, the head grows with them."""
+    """Return a fresh learner for samples of this shape.
+
+    classes: all labels, for a head of fixed size; if None, the head grows with the labels that arrive.
+    """
     method, normalize = make_method(config), config.learner.normalize
     return Learner(
         _net(config, sample, 1 if classes is None else len(classes)),
@@ -50,13 +53,13 @@ def make_adaptor(config: LearnerConfig) -> CBA | None:
 
 
 def _net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
-    """The net for samples of this shape."""
+    """Return the network for samples of this shape."""
     if len(sample) == 3 and sample[-1] in (1, 3, 4) and sample[0] not in (1, 3, 4):
-        raise InputError(f"Images are (channels, height, width), but {sample} looks channels-last; move the axis.")
+        raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")
     measured = {"channels": sample[0], "features": int(np.prod(sample))}
-    asked = inspect.signature(NETS[config.net["name"]]).parameters
-    given = {name: value for name, value in measured.items() if name in asked}
-    net: Net = make(config.net, NETS, classes=outputs, seed=config.seed, **given)
+    accepted = inspect.signature(NETS[config.net["name"]]).parameters
+    dimensions = {name: value for name, value in measured.items() if name in accepted}
+    net: Net = make(config.net, NETS, classes=outputs, seed=config.seed, **dimensions)
     return net
 
 
@@ -68,7 +71,7 @@ def _optimizer(config: LearnerConfig) -> Any:
 
 
 def with_policy(config: AnyConfig) -> AnyConfig:
-    """With the memory's policy written out, for the records: the method's own where the user names none."""
+    """Return the config with the memory policy written out, for the records: the method's own if none is set."""
     policy = config.memory.policy or make_method(config).memory_policy
     return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 

@@ -1,4 +1,4 @@
-"""Configs from TOML files, presets, dicts and overrides; every fault of one in a single message."""
+"""Read configs from TOML files, presets, dicts and overrides; report all errors of a config in one message."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,37 +17,37 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_tables(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The tables of a TOML file, a preset or a dict, with `overrides` on top; not checked yet."""
-    given = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
+    """Return the tables of a TOML file, a preset or a dict, with `overrides` on top; they are not validated yet."""
+    tables = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
     change: dict[str, Any] = {}
     for override in overrides:
         change = merged(change, _parsed(override), other_part=False)
-    return merged(given, change)
+    return merged(tables, change)
 
 
 def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
-    """`given` as a config of this kind; all faults come in one SettingsError."""
+    """Validate `given` as a config of this kind; raise one SettingsError with all errors."""
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        faults = list(dict.fromkeys(line for fault in first_of_each(error) for line in _sentences(fault, model)))
-    title = "The config has a fault:" if len(faults) == 1 else f"The config has {len(faults)} faults:"
-    raise SettingsError("\n".join([title, *(f"- {fault}" for fault in faults)]))
+        lines = list(dict.fromkeys(line for each in first_of_each(error) for line in _sentences(each, model)))
+    title = "The config has an error:" if len(lines) == 1 else f"The config has {len(lines)} errors:"
+    raise SettingsError("\n".join([title, *(f"- {line}" for line in lines)]))
 
 
 def presets() -> dict[str, str]:
-    """Names of the packaged configs, each with the comment it begins with."""
-    root, found = Path(str(PRESETS)), {}
+    """Return the names of the packaged configs, each with the comment on its first line."""
+    root, about = Path(str(PRESETS)), {}
     for path in sorted(root.rglob("*.toml")):
         first, _, _ = path.read_text(encoding="utf-8").partition("\n")
-        found[path.relative_to(root).with_suffix("").as_posix()] = first.removeprefix("# ")
-    return found
+        about[path.relative_to(root).with_suffix("").as_posix()] = first.removeprefix("# ")
+    return about
 
 
 def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
-    """A TOML file or preset, on top of the one it `extends`; `above` are those that led here."""
+    """Return a TOML file or preset merged onto the one it `extends`; `above` are the files that extend this one."""
     if not isinstance(source, str | Path):
-        raise SettingsError(f"A config is a file, a preset or a dict, but this is {source!r}.")
+        raise SettingsError(f"A config must be a file, a preset or a dict, but this is {source!r}.")
     path = Path(source)
     if not path.is_file():
         path = Path(str(PRESETS)) / f"{source}.toml"
@@ -59,26 +59,26 @@ def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
     if path.resolve() in above:
         raise SettingsError(f"{str(path)!r} extends itself.")
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
-    return _extended(given, path.parent, [*above, path.resolve()])
+    return _extended(tables, path.parent, [*above, path.resolve()])
 
 
-def _extended(given: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
-    """`given` on top of what it extends: a file in `folder`, with or without its ending, or a preset."""
-    if "extends" not in given:
-        return dict(given)
-    base = given["extends"]
+def _extended(tables: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
+    """Return `tables` merged onto what they extend: a file in `folder`, with or without its suffix, or a preset."""
+    if "extends" not in tables:
+        return dict(tables)
+    base = tables["extends"]
     if not isinstance(base, str):
         raise SettingsError(f"extends = {base!r} is not the name of a config.")
-    beside = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
-    rest = {key: value for key, value in given.items() if key != "extends"}
-    return merged(_read(beside[0] if beside else base, above), rest)
+    siblings = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
+    rest = {key: value for key, value in tables.items() if key != "extends"}
+    return merged(_read(siblings[0] if siblings else base, above), rest)
 
 
 def _parsed(override: str) -> dict[str, Any]:
-    """ "a.b=1" as {"a": {"b": 1}}. Values are TOML; what is none is text."""
+    """Parse "a.b=1" into {"a": {"b": 1}}. Values are TOML; what is not valid TOML is text."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {override!r} is not of the form part.setting=value, such as method.name=derpp.")
@@ -94,9 +94,9 @@ def _parsed(override: str) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
-    """`change` on top of `base`. A table with another name is another part: the settings of the old one go.
+    """Return `base` with `change` on top. A table with another name is another part, without the old one's settings.
 
-    Not so where both come from one command (`other_part` is False): there the order does not matter.
+    With `other_part=False`, for the overrides of one command, settings are kept: there the order does not matter.
     """
     result = dict(base)
     for key, value in change.items():
@@ -109,21 +109,21 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bo
     return result
 
 
-def _sentences(fault: Any, model: type[BaseModel]) -> list[str]:
-    error = fault.get("ctx", {}).get("error")
-    if isinstance(error, ConfigError):
-        return str(error).splitlines()
-    if error is not None:
-        return [f"{'.'.join(map(str, fault['loc']))}: {error}"]
-    if fault["type"] == "extra_forbidden":
-        *above, name = map(str, fault["loc"])
+def _sentences(error: Any, model: type[BaseModel]) -> list[str]:
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return str(cause).splitlines()
+    if cause is not None:
+        return [f"{'.'.join(map(str, error['loc']))}: {cause}"]
+    if error["type"] == "extra_forbidden":
+        *above, name = map(str, error["loc"])
         allowed = _fields(model, above)
-        return [f"{'.'.join([*above, name])} is unknown; there are {', '.join(allowed)}.{nearest(name, allowed)}"]
-    return [sentence("", fault)]
+        return [f"{'.'.join([*above, name])} is unknown; choose from {', '.join(allowed)}.{nearest(name, allowed)}"]
+    return [sentence("", error)]
 
 
 def _fields(model: type[BaseModel], above: Sequence[str]) -> dict[str, Any]:
-    """The settings of the table at this place."""
+    """Return the settings of the table at the path `above`."""
     for step in above:
         annotation = model.model_fields[step].annotation
         kinds = (annotation, *get_args(annotation))  # a table, or a table that may be absent

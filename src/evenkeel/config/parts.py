@@ -18,22 +18,22 @@ PartSettings = dict[str, Any]  # {"name": ..., setting: value, ...}
 
 
 class ConfigError(ValueError):
-    """What is wrong with one part, a line for each fault."""
+    """The errors in one part, one per line."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What may stand in one table of a config."""
+    """What one table of a config may contain."""
 
     registry: Registry
-    withheld: tuple[str, ...] = ()  # arguments that are not settings, because the run itself gives them
-    added: Callable[[Callable[..., Any]], dict[str, Any]] = lambda _: {}  # fields that are no arguments of the part
-    optional: bool = False  # whether there may be none
-    buildable: bool = False  # from settings alone
+    withheld: tuple[str, ...] = ()  # arguments that are not settings: the run supplies them
+    added: Callable[[Callable[..., Any]], dict[str, Any]] = lambda _: {}  # fields that are not arguments of the part
+    optional: bool = False  # whether the part may be absent
+    buildable: bool = False  # whether settings alone suffice to build it
 
 
 def complete(where: str, given: object, kind: Kind) -> PartSettings:
-    """Return the table of a part with its defaults written out, as `written` says; raise ConfigError if it is wrong."""
+    """Return the table of a part with its defaults filled in (see `written`); raise ConfigError if it is invalid."""
     registry = kind.registry
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         raise ConfigError(f"{where} must be a table with a name, one of {', '.join(registry)}; it is {given!r}.")
@@ -42,7 +42,7 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     if name not in registry:
         raise ConfigError(f"{where}.name = {name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
     model = _settings(registry[name], kind)
-    faults = [
+    errors = [
         f"{where}.{name} has no setting {key!r}; it has {', '.join(model.model_fields) or 'none'}."
         f"{nearest(key, model.model_fields)}"
         for key in settings
@@ -55,11 +55,11 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     try:
         checked = model.model_validate(known)
     except ValidationError as error:
-        found = first_of_each(error)
-        faults += [sentence(where, fault) for fault in found]
-        wrong = {str(fault["loc"][0]) for fault in found}
+        invalid = first_of_each(error)
+        errors += [sentence(where, each) for each in invalid]
+        wrong = {str(each["loc"][0]) for each in invalid}
         if any(model.model_fields[key].is_required() for key in wrong):
-            raise ConfigError("\n".join(faults)) from None
+            raise ConfigError("\n".join(errors)) from None
         checked = model.model_validate({key: value for key, value in known.items() if key not in wrong})
     written = without_later_defaults(
         where.partition(".")[0], name, checked.model_dump(mode="json"), to_jsonable_python(_defaults(model))
@@ -67,51 +67,51 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     table = {"name": name, **written}
     if kind.buildable:
         try:
-            make(table, registry)  # values of the right type may still make no sense to the part itself
+            make(table, registry)  # the part itself may still reject values of the right type
         except EvenkeelError as error:
-            faults.append(f"{where}.{name}: {error}")
-    if faults:
-        raise ConfigError("\n".join(faults))
+            errors.append(f"{where}.{name}: {error}")
+    if errors:
+        raise ConfigError("\n".join(errors))
     return table
 
 
-def make(table: PartSettings, registry: Registry, *args: Any, **given: Any) -> Any:
-    """The part that a complete table describes; `given` are the arguments withheld from it."""
+def make(table: PartSettings, registry: Registry, *args: Any, **withheld: Any) -> Any:
+    """Build the part that a complete table describes; `args` and `withheld` are the arguments that are not settings."""
     settings = {key: value for key, value in table.items() if key != "name"}
     for key, value in settings.items():
         if isinstance(value, Mapping) and "name" in value:
             settings[key] = make(dict(value), METHODS)
-    return registry[table["name"]](*args, **settings, **given)
+    return registry[table["name"]](*args, **settings, **withheld)
 
 
 def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:
-    """The settings of a part, with their defaults; `inspect.Parameter.empty` for one that must be given."""
+    """Return the settings of a part with their defaults; `inspect.Parameter.empty` marks a required one."""
     model = _settings(part, kind)
     return {**dict.fromkeys(model.model_fields, inspect.Parameter.empty), **_defaults(model)}
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """The defaults of those settings that have one."""
+    """Return the defaults of the settings that have one."""
     return {name: field.default for name, field in model.model_fields.items() if not field.is_required()}
 
 
 def first_of_each(error: ValidationError) -> list[Any]:
-    """One fault for each setting: of a setting that may be of several types pydantic tells one for each type."""
-    found: dict[tuple[Any, ...], Any] = {}
-    for fault in error.errors():
+    """Return one error per setting: for a setting that allows several types, pydantic reports one per type."""
+    first: dict[tuple[Any, ...], Any] = {}
+    for each in error.errors():
         # What comes after the setting's name is an index into its value, or the name of a type.
-        place = tuple(each for each in fault["loc"] if isinstance(each, str) and each.isidentifier())
+        place = tuple(step for step in each["loc"] if isinstance(step, str) and step.isidentifier())
         place = place[:-1] if place and place[-1] in ("int", "str", "float", "bool") else place
-        found.setdefault(place, {**fault, "loc": place})
-    return list(found.values())
+        first.setdefault(place, {**each, "loc": place})
+    return list(first.values())
 
 
-def sentence(where: str, fault: Any) -> str:
-    """One fault that pydantic found, in our words."""
-    place = ".".join([where, *map(str, fault["loc"])]).removeprefix(".")
-    if fault["type"] == "missing":
+def sentence(where: str, error: Any) -> str:
+    """Return one of pydantic's errors as a sentence."""
+    place = ".".join([where, *map(str, error["loc"])]).removeprefix(".")
+    if error["type"] == "missing":
         return f"{place} is missing."
-    return f"{place} = {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}."
+    return f"{place} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."
 
 
 def _signature_of(part: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,7 +119,7 @@ def _signature_of(part: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
-    """A model with a field for each setting in the signature of `part`."""
+    """Return a model with a field for each setting in the signature of `part`."""
     hints = get_type_hints(_signature_of(part))
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(part).parameters.items():

@@ -1,4 +1,4 @@
-"""The settings of a learner: each with its default and what it is. `loading` reads them from TOML."""
+"""The settings of a learner, each with its default and description. `loading` reads them from TOML."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
@@ -41,12 +41,12 @@ class StrictModel(BaseModel):
         "extra": "forbid",
         "frozen": True,
         "validate_default": True,
-        "use_attribute_docstrings": True,  # the text below a field explains it in `evenkeel list`
+        "use_attribute_docstrings": True,  # the docstring of a field is its description in `evenkeel list`
     }
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out settings that came later and have their default: records made without them are compared."""
+        """Omit settings added after version 0.1 that have their default, so that old and new records compare equal."""
         fields = type(self).model_fields.items()
         at_default = [
             name for name, field in fields if getattr(self, name) == field.get_default(call_default_factory=True)
@@ -58,12 +58,12 @@ class StrictModel(BaseModel):
 
 class MemorySettings(StrictModel):
     capacity: PositiveInt | StrictStr = 500
-    """Samples, or bytes, as in "8MB", of everything stored"""
+    """Number of samples, or a size such as "8MB" for everything stored"""
     policy: Annotated[str | None, _or_none] = None
-    """Reservoir, or balanced: equal shares by class. none: what the method has by default"""
+    """Reservoir, or balanced: equal shares per class. none: the method's default"""
 
     @model_validator(mode="after")
-    def _is_sensible(self) -> "MemorySettings":
+    def _check_values(self) -> "MemorySettings":
         Memory(self.capacity, policy=self.policy or POLICIES[0])
         return self
 
@@ -72,21 +72,21 @@ class OptimizerSettings(StrictModel):
     name: Literal["SGD", "Adam", "AdamW"] = "SGD"
     """SGD, Adam or AdamW; CBA needs SGD"""
     lr: PositiveFloat = 0.03
-    """Learning rate, constant"""
+    """Learning rate (constant)"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of SGD alone"""
+    """For SGD only"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """Of all weights"""
+    """Applied to all weights"""
 
     @model_validator(mode="after")
-    def _is_sensible(self) -> "OptimizerSettings":
+    def _check_values(self) -> "OptimizerSettings":
         if self.momentum and self.name != "SGD":
-            raise ValueError(f"{self.name} has no momentum; leave it away.")
+            raise ValueError(f"{self.name} has no momentum; leave it out.")
         return self
 
 
 class Normalize(StrictModel):
-    """(x - mean) / std, by channel."""
+    """(x - mean) / std, per channel."""
 
     mean: list[float]
     std: list[PositiveFloat]
@@ -94,17 +94,17 @@ class Normalize(StrictModel):
 
 class LearnerSettings(StrictModel):
     replay: PositiveInt = 32
-    """Samples of a memory draw"""
+    """Samples per draw from memory"""
     head: Literal["fixed", "growing"] = "fixed"
-    """Outputs for all classes from the start, or as they come"""
+    """Fixed: outputs for all classes from the start. Growing: added as classes arrive"""
     statistics: Literal["all", "replay"] = "all"
-    """Whose batches move batch norm's running statistics"""
+    """Batches that update batch norm's running statistics: all, or only replayed ones"""
     normalize: Annotated[Normalize | None, _or_none] = None
-    """{ mean = [...], std = [...] } of each channel"""
+    """{ mean = [...], std = [...] }, one number per channel"""
 
 
 def _class_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
-    """Scenarios made of classes take a number of tasks or the classes of each, and the order of classes."""
+    """Return the fields of a scenario made of classes: the number of tasks, or the classes of each, and the order."""
     if get_type_hints(scenario)["tasks"] is int:
         return {}
     return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given")}
@@ -121,12 +121,12 @@ PARTS: dict[str, Kind] = {
 
 
 class LearnerConfig(StrictModel):
-    """What makes a learner. Tables with a name are parts; their settings are those of the class named."""
+    """Everything that determines a learner. Tables with a name are parts, with the settings of the class named."""
 
     seed: NonNegativeInt = 0
-    """Of everything random: net, stream, views, draws"""
+    """Seed of everything random: network, stream, augmentation, memory draws"""
     threads: Threads = None
-    """Of torch; results depend on it in the last bits. none: as many as torch likes"""
+    """Number of torch threads; it affects the last bits of results. none: torch's choice"""
     net: PartSettings = {"name": "convnet"}
     method: PartSettings = {"name": "er"}
     adaptor: PartSettings | None = None
@@ -145,7 +145,7 @@ class LearnerConfig(StrictModel):
         return complete(where, given, kind)
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_combination(self) -> Self:
         method: Method = make(self.method, METHODS)
         if self.adaptor and method.no_adaptor:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Which settings a config writes into records, run keys and service folders."""
+"""Which settings of a config are written into records, run keys and service folders."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ FIRST = tomllib.loads((files("evenkeel.config") / "first_settings.toml").read_te
 def without_later_defaults(
     kind: str, name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Leave out settings that have their default, unless version 0.1 had them: it wrote all of its own.
+    """Omit settings that have their default, except those of version 0.1, which always wrote all of its settings.
 
-    So a setting that is added later changes nothing that was made without it. `kind` and `name` say whose settings
-    these are: a part ("method", "er") or a table of the config ("tables", "Evaluation").
+    So a setting added later does not affect records made without it. `kind` and `name` say whose settings these are:
+    a part ("method", "er") or a table of the config ("tables", "Evaluation").
     """
     always = FIRST.get(kind, {}).get(name, ())
     return {

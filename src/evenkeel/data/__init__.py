@@ -1,1 +1,1 @@
-"""Samples: data sets and their readers, scenarios, streams."""
+"""Data: sets and their readers, scenarios, streams."""

@@ -1,8 +1,8 @@
-"""Decoded images on disk, so that a set is decoded once and then mapped into memory.
+"""A cache of decoded images on disk, so that a data set is decoded once and then memory-mapped.
 
-`<cache>/decoded/<name>-<key>/` holds four arrays and a meta.json. The key changes with the files of the source and with
-the settings. A folder is written under another name and renamed when it is whole: there is never half of one. What is
-read is checked against the digest of the whole set; a folder that fails is made anew.
+`<cache>/decoded/<name>-<key>/` holds four arrays and a meta.json. The key depends on the files of the source and on the
+settings. A folder is written under a temporary name and renamed once complete, so a partial one is never read. What is
+read is checked against the digest of the whole set; a folder that fails the check is decoded again.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from evenkeel.errors import DataError, nearest
 from evenkeel.files import flush_folder, flushed
 
 FORMAT = 1
-STALE = 3600.0  # seconds after which a half-written folder is taken for left behind
+STALE = 3600.0  # seconds after which an unfinished folder counts as abandoned
 _UNFINISHED = ".tmp-"
 _OURS = re.compile(r"-[0-9a-f]{16}(-\w+)?$")  # a folder of ours, finished or not
 
 
 @dataclass(frozen=True)
 class CachedSet:
-    """A decoded set in the cache."""
+    """A decoded data set in the cache."""
 
     name: str
     folder: Path
@@ -55,38 +55,41 @@ def load(
     read: Callable[[], Encoded],
     progress: Progress,
 ) -> DataSet:
-    """The set `name` that `read` reads from `files` under `settings`: from the cache, or decoded into it."""
+    """Return the set `name` from the cache; if it is not there, decode what `read` returns into the cache first.
+
+    files, settings: what the content depends on; the key in the cache changes with them.
+    """
     folder = decoded_home() / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{_key(name, settings, files)}"
     if folder.exists():
-        found = _open(folder)
-        if found is not None:
-            return found
-        progress(f"The cached {name} is damaged and is decoded anew", 0, 1)
+        cached = _open(folder)
+        if cached is not None:
+            return cached
+        progress(f"The cached {name} is damaged and is decoded again", 0, 1)
         shutil.rmtree(folder, ignore_errors=True)
     encoded = read()
     try:
         _write(folder, name, encoded, progress)
     except OSError as error:
         progress(f"The cache cannot be written ({error}); {name} is kept in memory", 0, 1)
-    found = _open(folder) if folder.exists() else None
-    return found or _in_memory(name, encoded, progress)
+    cached = _open(folder) if folder.exists() else None
+    return cached or _in_memory(name, encoded, progress)
 
 
 def entries() -> list[CachedSet]:
-    """The whole sets in the cache, by name."""
-    found = []
+    """Return the complete sets in the cache, sorted by name."""
+    complete = []
     for meta_file in sorted(decoded_home().glob("*/meta.json")):
         folder = meta_file.parent
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # not one of ours, or a damaged one
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # not a folder of ours, or a damaged one
             meta = json.loads(meta_file.read_text(encoding="utf-8"))
             counts = {split: int(meta["samples"][split]) for split in ("train", "test")}
             if not folder.name.startswith(_UNFINISHED):
-                found.append(CachedSet(meta["name"], folder, _bytes(folder), **counts, classes=len(meta["classes"])))
-    return found
+                complete.append(CachedSet(meta["name"], folder, _bytes(folder), **counts, classes=len(meta["classes"])))
+    return complete
 
 
 def clear(name: str | None = None) -> int:
-    """Delete the set `name`, or everything, half-written folders too. Returns the bytes that are free again."""
+    """Delete the set `name`, or everything including unfinished folders; return the number of bytes freed."""
     if name is None:
         folders = [one for one in decoded_home().glob("*") if one.is_dir() and _OURS.search(one.name)]
     else:
@@ -103,19 +106,19 @@ def clear(name: str | None = None) -> int:
 
 
 def _key(name: str, settings: Mapping[str, Any], files: Sequence[Path]) -> str:
-    prints = []
+    versions = []
     for file in files:
         try:
             stat = file.stat()
         except OSError as error:
             raise DataError(f"{file} cannot be read ({error.strerror}).") from error
-        prints.append((str(file.resolve()), stat.st_size, stat.st_mtime_ns))
-    told = json.dumps([FORMAT, name, dict(settings), prints], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+        versions.append((str(file.resolve()), stat.st_size, stat.st_mtime_ns))
+    identity = json.dumps([FORMAT, name, dict(settings), versions], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _open(folder: Path) -> DataSet | None:
-    """The set in a folder of the cache; None unless every byte of it is as it was written."""
+    """Return the set in a folder of the cache, or None unless every byte is as it was written."""
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         train, test = _mapped(folder)
@@ -124,7 +127,7 @@ def _open(folder: Path) -> DataSet | None:
         if meta["format"] != FORMAT or content_digest(train, test, classes) != meta["digest"]:
             return None
         return DataSet(meta["name"], train, test, classes, meta["digest"])
-    except Exception:  # damage may show as anything; numpy's reader of headers alone raises four kinds
+    except Exception:  # damage can raise anything; numpy's header reader alone raises four kinds
         return None
 
 
@@ -139,11 +142,11 @@ def _mapped(folder: Path) -> tuple[Split, Split]:
 
 def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f"{_UNFINISHED}{folder.name}-*"):
-        if time.time() - left.stat().st_mtime > STALE:  # by a process that was killed; a living one writes more often
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.parent.glob(f"{_UNFINISHED}{folder.name}-*"):
+        if time.time() - leftover.stat().st_mtime > STALE:  # of a killed process; a live one writes more often
+            shutil.rmtree(leftover, ignore_errors=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{folder.name}-", dir=folder.parent))
-    unfinished.chmod(0o755)  # a cache may be shared
+    unfinished.chmod(0o755)  # users may share a cache
     try:
         blocks = _decoded(name, encoded, progress)
         for split, part in (("train", encoded.train), ("test", encoded.test)):
@@ -163,7 +166,7 @@ def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> Non
         }
         with flushed(unfinished / "meta.json") as file:
             file.write(json.dumps(meta, indent=1).encode())
-        with contextlib.suppress(OSError):  # another process was first, and its folder serves as well
+        with contextlib.suppress(OSError):  # another process was first; its folder is just as good
             unfinished.rename(folder)
             flush_folder(folder.parent)
     finally:
@@ -188,16 +191,16 @@ def _filled(array: NDArray[np.uint8], blocks: Iterator[NDArray[np.uint8]]) -> ND
 
 
 def _decoded(name: str, encoded: Encoded, progress: Progress) -> dict[str, Iterator[NDArray[np.uint8]]]:
-    """The blocks of both splits, to be taken in this order; each is told to `progress`."""
+    """Return the decoded blocks of both splits, to be consumed in this order; each is reported to `progress`."""
     train, total = len(encoded.train.y), len(encoded.train.y) + len(encoded.test.y)
 
-    def told(part: EncodedSplit, done: int) -> Iterator[NDArray[np.uint8]]:
+    def reported(part: EncodedSplit, done: int) -> Iterator[NDArray[np.uint8]]:
         for block in part.blocks():
             done += len(block)
             progress(f"Decoding {name}", done, total)
             yield block
 
-    return {"train": told(encoded.train, 0), "test": told(encoded.test, train)}
+    return {"train": reported(encoded.train, 0), "test": reported(encoded.test, train)}
 
 
 def _bytes(folder: Path) -> int:

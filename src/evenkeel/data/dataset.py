@@ -1,4 +1,4 @@
-"""A data set: samples and labels of two splits, checked once, with a digest that says what exactly was learned from."""
+"""A data set: samples and labels of two splits, validated once, with a digest that identifies its exact content."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from evenkeel.errors import DataError, fraction, nearest, whole_number
 from evenkeel.learning.rng import make_generator
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and the total."""
+"""Called with a description of the work, how much of it is done, and the total."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a run learns from and is tested on. Every class has samples in both splits."""
+    """The training and test data of a run. Every class has samples in both splits."""
 
     name: str
     train: Split
     test: Split
     classes: tuple[str, ...]
-    digest: str  # of classes, shapes, dtypes and content: equal however the set lay on disk
+    digest: str  # of classes, shapes, dtypes and content, however the set is stored on disk
 
     @classmethod
     def of(
@@ -50,10 +50,10 @@ class DataSet:
         classes: Sequence[object] | None = None,
         name: str = "arrays",
     ) -> "DataSet":
-        """A set of your own arrays, of numpy or torch.
+        """Return a data set made of your own numpy or torch arrays.
 
         x: images as uint8, (n, height, width) or with channels first or last, or any floats (n, ...). y: labels, whole
-        numbers or strings; with `classes` given as strings, whole numbers are indices into them.
+        numbers or strings; if `classes` are strings, whole numbers are indices into them.
 
         >>> data = DataSet.of(np.zeros((3, 2)), ["cat", "dog", "cat"], np.ones((2, 2)), ["dog", "cat"])
         >>> data.classes, data.train.y.tolist(), data.train.x.dtype.name
@@ -61,8 +61,8 @@ class DataSet:
         """
         samples = [_samples(x, f"x_{split} of {name}") for x, split in ((x_train, "train"), (x_test, "test"))]
         if samples[0].shape[1:] != samples[1].shape[1:] or samples[0].dtype != samples[1].dtype:
-            told = " and ".join(f"{x.shape[1:]} {x.dtype}" for x in samples)
-            raise DataError(f"A sample of x_train and one of x_test of {name} must be alike, but they are {told}.")
+            kinds = " and ".join(f"{x.shape[1:]} {x.dtype}" for x in samples)
+            raise DataError(f"Samples of x_train and x_test of {name} must have one shape and dtype, but are {kinds}.")
         labels, names = encode(y_train, y_test, classes, name)
         for x, y, split in zip(samples, labels, ("train", "test"), strict=True):
             if len(x) != len(y):
@@ -71,10 +71,10 @@ class DataSet:
         return cls(name, train, test, names, content_digest(train, test, names))
 
     def limited(self, *, train: int | None = None, test: int | None = None, held_out: float | None = None) -> "DataSet":
-        """Only the first `train` and `test` samples of each class, in the order they have, for short runs.
+        """Return a set with only the first `train` and `test` samples of each class, in order, for short runs.
 
-        held_out: a share of the training samples left. They are taken out, and are the test samples of the new set; the
-        old test samples are not looked at.
+        held_out: the share of the remaining training samples to hold out. They become the test samples of the new set;
+        the old test samples are not used.
         """
         splits = _first(self.train, train, "train"), _first(self.test, test, "test")
         if held_out is not None:
@@ -82,18 +82,18 @@ class DataSet:
         return DataSet(self.name, *splits, self.classes, content_digest(*splits, self.classes))
 
     def _held_out(self, split: Split, part: float) -> tuple[Split, Split]:
-        """What is left of `split`, and what is held out. No seed moves it: all runs of a search are judged alike."""
+        """Return what is left of `split` and what is held out: the same for all seeds, so that runs can be compared."""
         sizes = np.bincount(split.y, minlength=len(self.classes))
-        wanted = np.rint(fraction("held_out", part) * sizes).astype(np.int64)
-        wrong = np.flatnonzero((wanted < 1) | (wanted >= sizes))
+        counts = np.rint(fraction("held_out", part) * sizes).astype(np.int64)
+        wrong = np.flatnonzero((counts < 1) | (counts >= sizes))
         if len(wrong):
             raise DataError(
-                f"held_out={part} of the class {self.classes[wrong[0]]!r} of {self.name} is {wanted[wrong[0]]} of its "
-                f"{sizes[wrong[0]]} training samples, but one at least must be held out, and one be left to learn from."
+                f"held_out={part} of the class {self.classes[wrong[0]]!r} of {self.name} is {counts[wrong[0]]} of its "
+                f"{sizes[wrong[0]]} training samples, but at least one must be held out and one left to learn from."
             )
         drawn = torch.randperm(len(split), generator=make_generator(0, "held out")).numpy()
         labels = split.y[drawn]
-        held = np.sort(drawn[_rank(labels) < wanted[labels]])
+        held = np.sort(drawn[_rank(labels) < counts[labels]])
         left = np.setdiff1d(drawn, held)
         return Split(split.x[left], split.y[left]), Split(split.x[held], split.y[held])
 
@@ -109,7 +109,7 @@ def content_digest(train: Split, test: Split, classes: Sequence[str]) -> str:
 def encode(
     y_train: object, y_test: object, classes: Sequence[object] | None, name: str
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], tuple[str, ...]]:
-    """The labels of both splits as indices into the classes, and the names of these."""
+    """Return the labels of both splits as indices into the classes, and the class names."""
     train, test = _labels(y_train, f"y_train of {name}"), _labels(y_test, f"y_test of {name}")
     known = _unique(train) if classes is None else list(classes)
     names = tuple(str(one) for one in known)
@@ -121,13 +121,13 @@ def encode(
     for y, split in zip(pair, ("training", "test"), strict=True):
         missing = np.flatnonzero(np.bincount(y, minlength=len(names)) == 0)
         if len(missing):
-            others = f" (nor have {len(missing) - 1} other classes)" if len(missing) > 1 else ""
+            others = f" (nor do {len(missing) - 1} other classes)" if len(missing) > 1 else ""
             raise DataError(f"The class {names[missing[0]]!r} of {name} has no {split} sample{others}.")
     return pair, names
 
 
 def _labels(y: object, where: str) -> NDArray[Any]:
-    """(n,) whole numbers or strings."""
+    """Return (n,) whole numbers or strings."""
     labels: NDArray[Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.dtype == object:
         items = labels.ravel().tolist()
@@ -135,15 +135,15 @@ def _labels(y: object, where: str) -> NDArray[Any]:
             if all(isinstance(item, kind) for item in items):
                 labels = np.array(items, dtype=kind).reshape(labels.shape)
     if labels.ndim != 1:
-        raise DataError(f"{where} must have one dimension, one entry a label, but its shape is {labels.shape}.")
+        raise DataError(f"{where} must have one dimension, with one entry per label, but its shape is {labels.shape}.")
     if labels.size and labels.dtype.kind not in "iubU":
         raise DataError(f"{where} must be whole numbers or strings, but they are {labels.dtype}.")
     return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
 
 
 def _unique(labels: NDArray[Any]) -> list[Any]:
-    found: list[Any] = np.unique(labels).tolist()
-    return found
+    values: list[Any] = np.unique(labels).tolist()
+    return values
 
 
 def _indices(labels: NDArray[Any], known: list[Any], by_index: bool, where: str) -> NDArray[np.int64]:
@@ -167,7 +167,7 @@ def _indices(labels: NDArray[Any], known: list[Any], by_index: bool, where: str)
 
 
 def _samples(x: object, where: str) -> NDArray[Any]:
-    """(n, channels, height, width) uint8 or (n, ...) float32; the array itself where it is that already."""
+    """Return (n, channels, height, width) uint8 or (n, ...) float32; the array itself if it has that form already."""
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.is_floating_point() else x).numpy()
@@ -178,7 +178,7 @@ def _samples(x: object, where: str) -> NDArray[Any]:
         return np.ascontiguousarray(_channels_first(array, where))
     if array.dtype.kind != "f":
         raise DataError(f"{where} is {array.dtype}; images are uint8 and features floats.")
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is told below
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite and are reported below
         features = np.ascontiguousarray(array, dtype=np.float32)
     finite = np.isfinite(features).reshape(len(features), -1).all(axis=1)
     if not finite.all():
@@ -207,7 +207,7 @@ def _first(split: Split, count: int | None, setting: str) -> Split:
 
 
 def _rank(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(n,) the place of each sample among those of its class, from 0."""
+    """Return (n,) the place of each sample among those of its class, from 0."""
     order = np.argsort(labels, kind="stable")
     of_order = labels[order]
     rank = np.empty_like(order)

@@ -1,7 +1,7 @@
-"""Domains: how the inputs of a task are changed, in training and in test alike.
+"""Domains: how the inputs of a task are transformed, in training and in test alike.
 
-A domain is called with a whole batch (n, ...) of any dtype and gives back as many samples of the same shape and dtype.
-There is no chance in it: what is to be drawn is drawn from the domain's own seed.
+A domain is called with a whole batch (n, ...) of any dtype and returns a batch of the same shape and dtype. It is
+deterministic: anything random is drawn from the domain's own seed.
 """
 
 import math
@@ -17,7 +17,7 @@ from evenkeel.learning.rng import make_generator
 
 
 class Domain(Protocol):
-    """A fixed change of the inputs, with a name for reports."""
+    """A fixed transformation of the inputs, with a name for reports."""
 
     name: str
 
@@ -25,9 +25,9 @@ class Domain(Protocol):
 
 
 class Rotation:
-    """Images turned about their centre, counter-clockwise: bilinear, with zeros from outside.
+    """A rotation of images about their centre, counter-clockwise: bilinear, with zeros outside the image.
 
-    Quarter turns only move pixels, wherever they keep the shape; zero degrees change no bit.
+    Quarter turns that keep the shape only move pixels; zero degrees change no bit.
 
     >>> Rotation(90)(torch.tensor([[[[1, 2], [3, 4]]]]))
     tensor([[[[2, 4],
@@ -55,7 +55,7 @@ class Rotation:
         return call_text(self)
 
     def _sources(self, height: int, width: int) -> Tensor:
-        """(height, width, 2) the x and y that each pixel comes from; the image reaches from -1 to 1 in both."""
+        """Return (height, width, 2): the x and y that each pixel comes from, where the image spans -1 to 1 in both."""
         angle = math.radians(self.degrees)
         down = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2)[:, None]
         right = torch.arange(width, dtype=torch.float64) - (width - 1) / 2
@@ -65,9 +65,9 @@ class Rotation:
 
 
 class Permutation:
-    """Positions in another order, the same for all samples: pixels of images (all channels alike), features of vectors.
+    """A permutation of the pixels of images (all channels alike) or the features of vectors, the same for all samples.
 
-    `number` tells the permutations of one seed apart.
+    `number` distinguishes the permutations of one seed.
 
     >>> Permutation(seed=0, number=2)(torch.arange(10).view(2, 5))
     tensor([[1, 2, 4, 3, 0],

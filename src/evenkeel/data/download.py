@@ -1,4 +1,4 @@
-"""Known sets from the Hugging Face hub, into the layout that the readers find."""
+"""Download known data sets from the Hugging Face hub into the layout that the readers expect."""
 
 import os
 import queue
@@ -18,22 +18,22 @@ REPOSITORIES = {
     "tiny-imagenet": ("zh-plus/tiny-imagenet", "data"),
     "fashion-mnist": ("zalando-datasets/fashion_mnist", "fashion_mnist"),
 }
-"""The repository of each set and the folder in it with the parquet files."""
-PATIENCE = 15.0  # seconds until the hub must have answered at all
+"""The repository of each set and the folder in it that holds the parquet files."""
+PATIENCE = 15.0  # seconds within which the hub must answer
 Result = TypeVar("Result")
 
 
 def get(name: str, *, root: Path | None, progress: Progress, revision: str | None = None) -> Path:
     """Download the set `name` into `root/name` (or the user's cache) and return that folder.
 
-    What is there already is kept, and a download that broke off is taken up again. A hub that does not answer is told
-    within PATIENCE seconds.
+    Files that are already there are kept, and an interrupted download is resumed. Raise DataError if the hub does not
+    answer within PATIENCE seconds.
     """
     if name == "digits":
         raise DataError("The data set digits comes with scikit-learn; there is nothing to download.")
     if name not in REPOSITORIES:
         allowed = ", ".join(REPOSITORIES)
-        raise DataError(f"{name!r} is none of the sets to download: {allowed}.{nearest(name, REPOSITORIES)}")
+        raise DataError(f"{name!r} cannot be downloaded; choose from {allowed}.{nearest(name, REPOSITORIES)}")
     repository, inner = REPOSITORIES[name]
     folder = (root or cache_home() / "data") / name
     by_hand = f"the files {inner}/*.parquet of https://huggingface.co/datasets/{repository} into {folder / inner}"
@@ -41,16 +41,18 @@ def get(name: str, *, root: Path | None, progress: Progress, revision: str | Non
     try:
         revision, sizes = _within(PATIENCE, lambda: _listing(hub, repository, revision))
     except Exception as error:  # of requests, httpx or the hub's own, by the version of huggingface_hub
-        said = "could not be reached" if getattr(error, "response", None) is None else "refused"
+        problem = "could not be reached" if getattr(error, "response", None) is None else "refused the request"
         host = hub.partition("://")[2]
-        raise DataError(f"{host} {said} ({_first_line(error)}); try again later, or put {by_hand} by hand.") from error
+        raise DataError(
+            f"{host} {problem} ({_first_line(error)}); try again later, or put {by_hand} by hand."
+        ) from error
     files = {file: size for file, size in sizes.items() if fnmatch(file, f"{inner}/*.parquet")}
     if not files:
         raise DataError(f"{repository} no longer has files {inner}/*.parquet.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{folder} cannot be made for the download ({error.strerror}).") from error
+        raise DataError(f"{folder} cannot be created for the download ({error.strerror}).") from error
     done, total = 0, sum(files.values())
     for file, size in files.items():
         progress(f"Downloading {name}: {file}", done, total)
@@ -58,7 +60,8 @@ def get(name: str, *, root: Path | None, progress: Progress, revision: str | Non
             _fetch(hub, repository, revision, file, folder)
         except Exception as error:
             raise DataError(
-                f"The download of {file} broke off ({_first_line(error)}); start it again, or put {by_hand} by hand."
+                f"The download of {file} was interrupted ({_first_line(error)}); start it again, or put {by_hand} "
+                "by hand."
             ) from error
         done += size
     progress(f"Downloaded {name}", total, total)
@@ -66,10 +69,10 @@ def get(name: str, *, root: Path | None, progress: Progress, revision: str | Non
 
 
 def _listing(hub: str, repository: str, revision: str | None) -> tuple[str, dict[str, int]]:
-    """The commit that `revision` (or the newest state) is, and its files with their sizes."""
+    """Return the commit of `revision` (default: the newest), and its files with their sizes."""
     from huggingface_hub import HfApi
 
-    # The sets are public: no token is sent even if the user has one.
+    # The sets are public, so no token is sent even if the user has one.
     info = HfApi(endpoint=hub, token=False).dataset_info(
         repository, revision=revision, files_metadata=True, timeout=PATIENCE / 2
     )
@@ -85,7 +88,7 @@ def _fetch(hub: str, repository: str, revision: str, file: str, folder: Path) ->
 
 
 def _within(seconds: float, call: Callable[[], Result]) -> Result:
-    """The call's result. Its own timeout is one an address, and a name can have many."""
+    """Return the result of `call`, or raise TimeoutError: its own timeout is per address, and a host can have many."""
     results: queue.Queue[Result | Exception] = queue.Queue()
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""Streams: which sample comes in which task, and in what order. Pure functions of labels, settings and seed.
+"""Scenarios: which sample arrives in which task, and in what order. Pure functions of labels, settings and seed.
 
-Where tasks are made of classes, `tasks` lists the classes of each (see `task_classes`); samples of a class that is in
-no task are left out. Where they are made of domains, `tasks` is their number, and each has all classes.
+If tasks are made of classes, `tasks` lists the classes of each (see `task_classes`); samples of a class that is in no
+task are left out. If they are made of domains, `tasks` is their number, and each has all classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,27 +18,27 @@ from evenkeel.errors import InputError, SettingsError, nearest, one_of, whole_nu
 from evenkeel.learning.rng import make_generator
 
 Labels = Tensor | NDArray[Any]
-Classes = Sequence[Sequence[int]]  # those of each task
+Classes = Sequence[Sequence[int]]  # the classes of each task
 
 
-@dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
+@dataclass(frozen=True, eq=False)  # comparing tensors gives no single truth value
 class Task:
     name: str
     classes: tuple[int, ...]
-    """Those it is tested on: the classes it brings. A blurry stream brings some samples of others beside them."""
+    """The classes it introduces and is tested on. In a blurry stream it also has some samples of other classes."""
     passes: tuple[Tensor, ...]
-    """Indices of training samples in order of arrival, int64, one tensor for each pass (epoch)."""
+    """Indices of training samples in order of arrival, int64, one tensor per pass (epoch)."""
     domain: Domain | None = None
-    """How its inputs are changed, in training and test alike."""
+    """How its inputs are transformed, in training and test alike."""
     homes: tuple[Tensor, ...] = ()
-    """Only where tasks are mixed: the task whose sample it is, and so the domain, for each entry of `passes`."""
+    """Only if tasks are mixed: the task (and so the domain) that each entry of `passes` belongs to."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     tasks: tuple[Task, ...]
     boundaries: bool
-    """Whether the learner is told when a task ends."""
+    """Whether the learner is notified when a task ends."""
 
 
 def task_classes(
@@ -48,10 +48,10 @@ def task_classes(
     order: str | Sequence[int | str] = "given",
     seed: int = 0,
 ) -> list[list[int]]:
-    """The classes of each task, as indices into `names`.
+    """Return the classes of each task, as indices into `names`.
 
-    `tasks` is a number, to divide the classes evenly, or lists the classes of each task by name or index. `order`, in
-    which a number of tasks takes the classes: as "given", "drawn" from the seed, or a list of classes. Classes that
+    `tasks` is a number, to divide the classes evenly, or lists the classes of each task by name or index. `order` is
+    the order in which the classes are divided: as "given", "drawn" from the seed, or a list of classes. Classes that
     such lists do not name are left out of the stream.
 
     >>> task_classes(["cat", "dog", "cow", "hen"], tasks=2)
@@ -83,7 +83,7 @@ def task_classes(
         allowed = ", ".join(str(number) for number in range(1, len(line) + 1) if len(line) % number == 0) or "no number"
         raise SettingsError(
             f"tasks={count}: {len(line)} classes do not divide evenly into that many tasks, but into {allowed}. "
-            "For tasks of different sizes list the classes of each."
+            "For tasks of different sizes, list the classes of each."
         )
     size = len(line) // count
     return [line[start : start + size] for start in range(0, len(line), size)]
@@ -100,7 +100,7 @@ def disjoint(labels: Labels, *, tasks: Classes, boundaries: bool = True, seed: i
 
 
 def offline(labels: Labels, *, tasks: Classes, epochs: int, boundaries: bool = True, seed: int = 0) -> Plan:
-    """As disjoint, but each task comes `epochs` times, each time in another order; the first is that of disjoint."""
+    """Like disjoint, but each task comes `epochs` times, each time in a new order; the first is that of disjoint."""
     epochs = whole_number("epochs", epochs, at_least=1)
     return _class_plan(tasks, _shuffled(_by_task(labels, tasks), seed, epochs), boundaries)
 
@@ -108,7 +108,7 @@ def offline(labels: Labels, *, tasks: Classes, epochs: int, boundaries: bool = T
 def blurry(labels: Labels, *, tasks: Classes, percent: float, boundaries: bool = True, seed: int = 0) -> Plan:
     """Blurry-K: each task gives `percent` of its samples away, in equal parts to all other tasks.
 
-    Every sample still comes exactly once; tasks of one size keep it. What does not divide evenly stays at home.
+    Every sample still arrives exactly once, and tasks of equal size stay so; a remainder is not given away.
     """
     _check_share("percent", percent)
     return _class_plan(tasks, _shuffled(_blurred(labels, tasks, [], percent, seed), seed), boundaries)
@@ -117,10 +117,10 @@ def blurry(labels: Labels, *, tasks: Classes, percent: float, boundaries: bool =
 def i_blurry(
     labels: Labels, *, tasks: Classes, disjoint: float, blur: float, boundaries: bool = False, seed: int = 0
 ) -> Plan:
-    """i-Blurry-N-M: N = `disjoint` percent of the classes, drawn from the seed, come in their own task only.
+    """i-Blurry-N-M: N = `disjoint` percent of the classes, drawn from the seed, arrive in their own task only.
 
-    Of the samples of the other classes each task gives M = `blur` percent away, in equal parts to all other tasks.
-    N=100 is disjoint, N=0 is Blurry-M, to the bit.
+    Of the samples of its other classes each task gives M = `blur` percent away, in equal parts to all other tasks.
+    N=100 equals disjoint and N=0 equals Blurry-M, bit for bit.
     """
     _check_share("disjoint", disjoint)
     _check_share("blur", blur)
@@ -131,10 +131,10 @@ def i_blurry(
 
 
 def gradual(labels: Labels, *, tasks: Classes, width: float = 0.5, seed: int = 0) -> Plan:
-    """Drift without boundaries: one task fades into the next, over about `width` times the length of a task.
+    """Drift without boundaries: each task fades into the next, over about `width` times the length of a task.
 
-    A sample of task k arrives at the time k + U(0, 1) + width * N(0, 1). The line is cut into parts of one size only to
-    report by; with width=0 all samples of a task come before those of the next.
+    A sample of task k arrives at time k + U(0, 1) + width * N(0, 1). The stream is cut into parts of equal size for
+    reporting only; with width=0 all samples of a task arrive before those of the next.
     """
     if not 0 <= width < float("inf"):
         raise SettingsError(f"width={width} must be a number of at least 0.")
@@ -144,7 +144,7 @@ def gradual(labels: Labels, *, tasks: Classes, width: float = 0.5, seed: int = 0
     generator = make_generator(seed, "stream")
     within = torch.rand(len(samples), dtype=torch.float64, generator=generator)
     time = home + within + width * torch.randn(len(samples), dtype=torch.float64, generator=generator)
-    line = samples[time.argsort(stable=True)]  # stable: a sum rounded up to the next task's start must not pass it
+    line = samples[time.argsort(stable=True)]  # stable: a sum rounded up to the next task's start must not overtake it
     return _class_plan(tasks, [(part,) for part in line.tensor_split(len(tasks))], boundaries=False)
 
 
@@ -157,10 +157,10 @@ def rotated(
     boundaries: bool = True,
     seed: int = 0,
 ) -> Plan:
-    """Domain-incremental: the images of each task are turned by another angle, `degrees` more each time or as listed.
+    """Domain-incremental: the images of each task are rotated by a new angle, `degrees` more each time or as listed.
 
-    `repeat`: every task brings all samples, as is the field's habit; without, each sample comes in one task only, and
-    each class is spread evenly over them.
+    repeat: every task has all samples, as is customary; if false, each sample arrives in one task only, and each class
+    is spread evenly over the tasks.
     """
     tasks = whole_number("tasks", tasks, at_least=1)
     angles = list(degrees) if isinstance(degrees, Sequence) else [task * degrees for task in range(tasks)]
@@ -170,10 +170,10 @@ def rotated(
 
 
 def permuted(labels: Labels, *, tasks: int = 5, repeat: bool = True, boundaries: bool = True, seed: int = 0) -> Plan:
-    """Domain-incremental: pixels or features are in another order in each task; the first leaves them as they are.
+    """Domain-incremental: pixels or features are permuted differently in each task; the first leaves them as they are.
 
-    `repeat`: every task brings all samples, as is the field's habit; without, each sample comes in one task only, and
-    each class is spread evenly over them.
+    repeat: every task has all samples, as is customary; if false, each sample arrives in one task only, and each class
+    is spread evenly over the tasks.
     """
     tasks = whole_number("tasks", tasks, at_least=1)
     orders = [Permutation(seed, number) for number in range(2, tasks + 1)]
@@ -181,9 +181,9 @@ def permuted(labels: Labels, *, tasks: int = 5, repeat: bool = True, boundaries:
 
 
 def mixed(plan: Plan, *, passes: int, seed: int = 0) -> Plan:
-    """All samples of all tasks, shuffled, `passes` times over, in as many parts of one size as there are tasks.
+    """Return a plan of all samples of all tasks, shuffled, `passes` times, in parts of equal size, one per task.
 
-    No scenario, but what an upper bound learns from in place of one. Each pass is shuffled anew.
+    This is not a scenario, but what an upper bound learns from instead of one. Each pass is shuffled again.
     """
     samples = torch.cat([task.passes[0] for task in plan.tasks])
     homes = torch.cat([torch.full_like(task.passes[0], place) for place, task in enumerate(plan.tasks)])
@@ -206,11 +206,11 @@ SCENARIOS: dict[str, Callable[..., Plan]] = {
 
 
 def _class_plan(tasks: Classes, passes: Sequence[tuple[Tensor, ...]], boundaries: bool) -> Plan:
-    made = [
+    planned = [
         Task(f"task {number}", tuple(classes), arrivals)
         for number, (classes, arrivals) in enumerate(zip(tasks, passes, strict=True), start=1)
     ]
-    return Plan(tuple(made), boundaries)
+    return Plan(tuple(planned), boundaries)
 
 
 def _domain_plan(labels: Labels, domains: Sequence[Domain | None], repeat: bool, boundaries: bool, seed: int) -> Plan:
@@ -221,23 +221,23 @@ def _domain_plan(labels: Labels, domains: Sequence[Domain | None], repeat: bool,
     if repeat:
         parts = [torch.arange(len(labels))] * count
     else:
-        # Dealt like cards, class after class, from a place that is drawn: neither a class nor a whole part is more than
-        # one sample off, and nobody is always the first to get what is left.
+        # Dealt like cards, class after class, starting at a random part: class counts and part sizes differ by at most
+        # one sample, and no part is always the first to get what is left over.
         generator = make_generator(seed, "deal")
         mixed = torch.randperm(len(labels), generator=generator)
         dealt = mixed[labels[mixed].argsort(stable=True)]
         first = int(torch.randint(count, (), generator=generator))
         parts = [dealt[(first + place) % count :: count].sort().values for place in range(count)]
     classes = tuple(labels.unique().tolist())
-    made = [
+    planned = [
         Task(domain.name if domain else f"task {number}", classes, arrivals, domain)
         for number, (domain, arrivals) in enumerate(zip(domains, _shuffled(parts, seed), strict=True), start=1)
     ]
-    return Plan(tuple(made), boundaries)
+    return Plan(tuple(planned), boundaries)
 
 
 def _blurred(labels: Labels, tasks: Classes, alone: Sequence[int], percent: float, seed: int) -> list[Tensor]:
-    """Samples of each task after all have given away `percent` of theirs, those of the classes in `alone` apart."""
+    """Return the samples of each task after all gave away `percent` of theirs, except those of classes in `alone`."""
     own, labels = _by_task(labels, tasks), _as_labels(labels)
     pools = [list[Tensor]() for _ in own]
     generator = make_generator(seed, "blur")
@@ -259,12 +259,12 @@ def _by_task(labels: Labels, tasks: Classes) -> list[Tensor]:
     present = set(labels.unique().tolist())
     missing = [label for task in tasks for label in task if label not in present]
     if missing:
-        raise SettingsError(f"tasks names the class {missing[0]}, of which there is no training sample.")
+        raise SettingsError(f"tasks names the class {missing[0]}, which has no training sample.")
     return [torch.isin(labels, torch.tensor(task)).nonzero().flatten() for task in tasks]
 
 
 def _shuffled(parts: Sequence[Tensor], seed: int, epochs: int = 1) -> list[tuple[Tensor, ...]]:
-    """Passes of each part. All first passes are drawn before any second: more epochs do not change them."""
+    """Return the passes of each part. All first passes are drawn before any second: more epochs do not change them."""
     generator = make_generator(seed, "stream")
     passes = [[part[torch.randperm(len(part), generator=generator)] for part in parts] for _ in range(epochs)]
     return list(zip(*passes, strict=True))
@@ -279,12 +279,12 @@ def _as_labels(labels: Labels) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _class_index(names: Sequence[str], wanted: int | str) -> int:
-    if isinstance(wanted, str):
-        if wanted not in names:
-            raise SettingsError(f"{wanted!r} is not one of the {len(names)} classes.{nearest(wanted, names)}")
-        return list(names).index(wanted)
-    index = whole_number("class", wanted, at_least=0)
+def _class_index(names: Sequence[str], label: int | str) -> int:
+    if isinstance(label, str):
+        if label not in names:
+            raise SettingsError(f"{label!r} is not one of the {len(names)} classes.{nearest(label, names)}")
+        return list(names).index(label)
+    index = whole_number("class", label, at_least=0)
     if index >= len(names):
         raise SettingsError(f"There is no class {index}; the {len(names)} classes are counted from 0.")
     return index
@@ -292,9 +292,9 @@ def _class_index(names: Sequence[str], wanted: int | str) -> int:
 
 def _check_tasks(tasks: Classes) -> None:
     if not tasks:
-        raise SettingsError("tasks is empty; a stream has one task at least.")
+        raise SettingsError("tasks is empty; a stream needs at least one task.")
     if not all(tasks):
-        raise SettingsError("tasks lists a task without classes; each brings one at least.")
+        raise SettingsError("tasks lists a task without classes; each needs at least one.")
     _check_twice("tasks", [label for task in tasks for label in task])
 
 
@@ -305,4 +305,4 @@ def _check_twice(setting: str, classes: Sequence[int]) -> None:
 
 def _check_share(setting: str, value: float) -> None:
     if not 0 <= value <= 100:
-        raise SettingsError(f"{setting}={value}: a share lies between 0 and 100.")
+        raise SettingsError(f"{setting}={value} must be a percentage from 0 to 100.")

@@ -1,5 +1,5 @@
-"""The data sets by name. Each looks for its files in `root`, then in EVENKEEL_DATA, then in the user's cache."""
-# ruff: noqa: ARG001 - all sources are called alike, also those that need no folder or take no time
+"""Data sets by name. Each looks for its files in `root`, then in EVENKEEL_DATA, then in the user's cache."""
+# ruff: noqa: ARG001 - all sources have one signature, even those that need no folder or report no progress
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,11 +18,11 @@ from evenkeel.errors import DataError, one_of
 
 __all__ = ["SOURCES", "Progress"]
 
-_Found = tuple[list[Path], Callable[[], Encoded]]  # the files of a set, and how to read them
+_Located = tuple[list[Path], Callable[[], Encoded]]  # the files of a set, and how to read them
 
 
 def digits(root: Path | None, *, progress: Progress, test_share: float = 0.25, seed: int = 0) -> DataSet:
-    """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; they need no files."""
+    """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; no files needed."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -35,7 +35,7 @@ def digits(root: Path | None, *, progress: Progress, test_share: float = 0.25, s
 def cifar10(root: Path | None, *, progress: Progress) -> DataSet:
     """60,000 images of 32 x 32 pixels in 10 classes."""
 
-    def look(place: Path) -> _Found | None:
+    def look(place: Path) -> _Located | None:
         return _tables(
             place,
             ("cifar10/plain_text", "cifar10"),
@@ -62,7 +62,7 @@ def cifar100(root: Path | None, *, progress: Progress, labels: Literal["fine", "
     """60,000 images of 32 x 32 pixels in 100 classes, or in their 20 groups with labels="coarse"."""
     one_of("labels", labels, ("fine", "coarse"))
 
-    def look(place: Path) -> _Found | None:
+    def look(place: Path) -> _Located | None:
         return _tables(
             place,
             ("cifar100/cifar100", "cifar100"),
@@ -88,16 +88,16 @@ def cifar100(root: Path | None, *, progress: Progress, labels: Literal["fine", "
 def tiny_imagenet(root: Path | None, *, progress: Progress) -> DataSet:
     """110,000 images of 64 x 64 pixels in 200 classes, named by their WordNet ids; val is the test split."""
 
-    def look(place: Path) -> _Found | None:
-        found = _tables(
+    def look(place: Path) -> _Located | None:
+        tables = _tables(
             place, ("tiny-imagenet/data", "tiny-imagenet"), name="tiny-imagenet", label="label", shape=(3, 64, 64)
         )
         original = _first(place, "tiny-imagenet", ("tiny-imagenet-200",))
-        if found or original is None:
-            return found
+        if tables or original is None:
+            return tables
         listings = folders.list_tiny_imagenet(original)
-        told = f"tiny-imagenet ({original})"
-        return _files(listings), partial(folders.read_listing, listings, name=told, shape=(3, 64, 64))
+        name = f"tiny-imagenet ({original})"
+        return _files(listings), partial(folders.read_listing, listings, name=name, shape=(3, 64, 64))
 
     looked_for = ["tiny-imagenet/data/train-*.parquet", "tiny-imagenet-200"]
     return cache.load("tiny-imagenet", {}, *find("tiny-imagenet", root, look, looked_for), progress)
@@ -107,8 +107,8 @@ def fashion_mnist(root: Path | None, *, progress: Progress) -> DataSet:
     """70,000 gray images of 28 x 28 pixels in 10 classes of clothing."""
     homes = ("fashion-mnist", "fashion_mnist")
 
-    def look(place: Path) -> _Found | None:
-        found = _tables(
+    def look(place: Path) -> _Located | None:
+        tables = _tables(
             place,
             [inner for home in homes for inner in (f"{home}/fashion_mnist", home)],
             name="fashion-mnist",
@@ -117,11 +117,11 @@ def fashion_mnist(root: Path | None, *, progress: Progress) -> DataSet:
             shape=(1, 28, 28),
         )
         for folder in (*(place / home for home in homes), place):
-            files = None if found else idx.find_parts(folder)
+            files = None if tables else idx.find_parts(folder)
             if files:
-                told = f"fashion-mnist ({folder})"
-                return files, partial(idx.read_idx, files, name=told, classes=names.FASHION_MNIST)
-        return found
+                name = f"fashion-mnist ({folder})"
+                return files, partial(idx.read_idx, files, name=name, classes=names.FASHION_MNIST)
+        return tables
 
     looked_for = ["fashion-mnist/fashion_mnist/train-*.parquet", f"fashion-mnist/{idx.PARTS[0]}.gz"]
     return cache.load("fashion-mnist", {}, *find("fashion-mnist", root, look, looked_for), progress)
@@ -136,7 +136,7 @@ def folder(
     test_share: float = 0.25,
     seed: int = 0,
 ) -> DataSet:
-    """Images of your own: `path/train/<class>/*` and `path/test/<class>/*`, or `path/<class>/*`, which is split."""
+    """Your own images: `path/train/<class>/*` and `path/test/<class>/*`, or `path/<class>/*`, which is split."""
     where, sides = existing(path, root), images.parse_size(size)
     listings = folders.list_folder(where, test_share=test_share, seed=seed)
     read = partial(folders.read_listing, listings, name=str(where), size=sides)
@@ -153,12 +153,12 @@ def parquet(
     label: str | None = None,
     size: images.Size = None,
 ) -> DataSet:
-    """Your own parquet files `train*.parquet` and `test*.parquet`: images, or lists of floats, and labels."""
+    """Your own parquet files `train*.parquet` and `test*.parquet`, with images or lists of floats, and labels."""
     where, sides = existing(path, root), images.parse_size(size)
-    found = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := parquet_files.find_shards(one))]
-    if not found:
+    candidates = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := parquet_files.find_shards(one))]
+    if not candidates:
         raise DataError(f"{where} has no files train*.parquet.")
-    shards, name = found[0], where.resolve().name
+    shards, name = candidates[0], where.resolve().name
     features = parquet_files.feature_column(shards[0][0], image)
     if features is not None:
         (x_train, x_test), (y_train, y_test), classes = parquet_files.read_features(
@@ -171,7 +171,7 @@ def parquet(
 
 
 def npz(root: Path | None, *, progress: Progress, path: str | Path) -> DataSet:
-    """Your own arrays x_train, y_train, x_test, y_test, and perhaps names, in one file of numpy's."""
+    """Your own arrays x_train, y_train, x_test, y_test, and optionally names, in one .npz file."""
     return arrays.read_npz(existing(path, root))
 
 
@@ -187,8 +187,8 @@ SOURCES: dict[str, Callable[..., DataSet]] = {
 }
 
 
-def _tables(place: Path, inside: Sequence[str], *, name: str, **how: Any) -> _Found | None:
-    """The parquet files of a known set in the first of the folders that has them."""
+def _tables(place: Path, inside: Sequence[str], *, name: str, **how: Any) -> _Located | None:
+    """Return the parquet files of a known set from the first of the folders that has them, or None."""
     for one in inside:
         shards = parquet_files.find_shards(place / one, mark="-")
         if shards is not None:
@@ -197,8 +197,8 @@ def _tables(place: Path, inside: Sequence[str], *, name: str, **how: Any) -> _Fo
     return None
 
 
-def _pickled(place: Path, sources: Sequence[str], *, name: str, **parts: Any) -> _Found | None:
-    """The original batches, in their folder or archive."""
+def _pickled(place: Path, sources: Sequence[str], *, name: str, **parts: Any) -> _Located | None:
+    """Return the original batches, in their folder or archive, or None."""
     source = _first(place, name, sources)
     if source is None:
         return None
@@ -210,7 +210,7 @@ def _pickled(place: Path, sources: Sequence[str], *, name: str, **parts: Any) ->
 
 
 def _first(place: Path, home: str, wanted: Sequence[str]) -> Path | None:
-    """The first of the files or folders wanted that is in a place or in the set's folder there."""
+    """Return the first of the wanted files or folders that exists in `place` or in the set's folder there, or None."""
     candidates = (where / one for one in wanted for where in (place, place / home))
     return next((one for one in candidates if one.exists()), None)
 

@@ -1,4 +1,4 @@
-"""Streams: batches in order of arrival, from any step on."""
+"""Streams: batches in order of arrival, starting at any step."""
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -20,28 +20,28 @@ from evenkeel.learning.labels import as_labels
 @dataclass(frozen=True)
 class Batch:
     x: Any  # (n, ...) tensor or array
-    labels: Sequence[Hashable]  # n of them
+    labels: Sequence[Hashable]  # one per sample
     task: int  # from 0
     place: int  # in its task, from 0
     ends_task: bool  # whether it is the last of its task
 
 
 class Stream(Protocol):
-    """What a run learns from. `seen` grows as batches are handed out, those before `start` included."""
+    """What a run learns from. `seen` grows as batches are handed out, including those before `start`."""
 
-    steps: int | None  # None where it is not known beforehand
+    steps: int | None  # None if not known in advance
     seen: dict[Hashable, None]  # labels, in order of arrival
-    so_far: str | None  # digest of the batches handed out; None where the whole order is known beforehand
+    so_far: str | None  # digest of the batches handed out; None if the whole order is known in advance
 
     def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
-        """The batches after the first `start`; `before` is what `so_far` was after these."""
+        """Yield the batches after the first `start`; `before` is the value that `so_far` had after these."""
         ...
 
 
 class PlannedStream:
-    """The training samples of a data set as a plan orders them, in batches that never cross the end of a task's pass.
+    """The training samples of a data set in the order of a plan, in batches that never cross the end of a task's pass.
 
-    drop_last: leave out what is too short for a whole batch at the end of each pass, as the CBA authors do.
+    drop_last: omit an incomplete batch at the end of each pass, as the CBA authors do.
     """
 
     def __init__(self, split: Split, plan: Plan, classes: Sequence[str], *, batch: int, drop_last: bool) -> None:
@@ -49,7 +49,7 @@ class PlannedStream:
         self.seen: dict[Hashable, None] = {}
         self.so_far: str | None = None
         self._split, self._plan, self._classes = split, plan, classes
-        self._cuts: list[tuple[int, Tensor, Tensor]] = []  # of each batch: its task, indices, tasks they are of
+        self._cuts: list[tuple[int, Tensor, Tensor]] = []  # per batch: its task, its samples, and their own tasks
         self.steps_by_task: list[int] = []
         for place, task in enumerate(plan.tasks):
             homes = task.homes or [torch.full_like(samples, place) for samples in task.passes]
@@ -62,8 +62,8 @@ class PlannedStream:
                 cuts = [cut for cut in cuts if len(cut[1]) == batch]
             if not cuts or not len(cuts[0][1]):
                 raise SettingsError(
-                    f"{task.name!r} has no batch to learn from: its {sum(map(len, task.passes))} samples make none of "
-                    f"{batch}. Give a smaller batch, or drop_last = false."
+                    f"{task.name!r} has no batch to learn from: its {sum(map(len, task.passes))} samples do not fill "
+                    f"one of {batch}. Choose a smaller batch size, or drop_last = false."
                 )
             self._cuts += cuts
             self.steps_by_task.append(len(cuts))
@@ -86,8 +86,8 @@ class PlannedStream:
             )
 
     def _inputs(self, samples: Tensor, homes: Tensor) -> Tensor:
-        """Each sample as its task shows it."""
-        x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, also of a memory map
+        """Return the samples, each transformed by the domain of its own task."""
+        x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, even of a memory map
         for home in homes.unique().tolist():
             domain = self._plan.tasks[home].domain
             if domain is not None:
@@ -102,21 +102,21 @@ class PlannedStream:
 
     @property
     def digest(self) -> str:
-        """Of which sample comes when."""
-        found = hashlib.sha256()
+        """A digest of which sample arrives when."""
+        digest = hashlib.sha256()
         for place, samples, homes in self._cuts:
-            found.update(f"{place}:{len(samples)};".encode())
-            found.update(samples.numpy().tobytes())
+            digest.update(f"{place}:{len(samples)};".encode())
+            digest.update(samples.numpy().tobytes())
             if bool((homes != place).any()):
-                found.update(homes.numpy().tobytes())
-        return found.hexdigest()
+                digest.update(homes.numpy().tobytes())
+        return digest.hexdigest()
 
 
 class OpenStream:
     """Any iterable of (x, labels) or (x, labels, task), where tasks are numbered 0, 1, 2, ... in order.
 
-    To go on from a step it is read from its beginning again, so it must give the same batches each time; a digest of
-    them tells whether it did.
+    To resume at a step, it is read again from its beginning, so it must yield the same batches each time; a digest of
+    them checks that it did.
     """
 
     def __init__(self, batches: Iterable[Sequence[Any]]) -> None:
@@ -147,13 +147,13 @@ class OpenStream:
             digest.update(repr(labels).encode() + _array(x).tobytes())
             self.so_far = digest.hexdigest()
             if step == start and self.so_far != before:
-                raise RunError(f"This stream is not the one of the run: its first {step} batches are others.")
+                raise RunError(f"This is not the stream that the run began with: its first {step} batches differ.")
             if step > start:
                 yield Batch(x, labels, task or 0, place, ends)
             if now is not None:
                 place, ahead = 0 if ends else place + 1, now
         if step < start:
-            raise RunError(f"This stream has only {step} batches, but the run had learned {start} already.")
+            raise RunError(f"This stream has only {step} batches, but the run has already learned {start}.")
 
 
 def _array(x: Any) -> NDArray[Any]:
@@ -172,10 +172,10 @@ def _read(item: Any, step: int, task_before: int | None) -> tuple[Any, list[Hash
     task = None if len(item) == 2 else item[2]
     if task is None and (step == 1 or task_before is None):
         return item[0], as_labels(item[1]), None
-    wanted = [0] if step == 1 else [] if task_before is None else [task_before, task_before + 1]
-    if task not in wanted:
+    expected = [0] if step == 1 else [] if task_before is None else [task_before, task_before + 1]
+    if task not in expected:
         raise InputError(
-            f"Batch {step} of the stream is of task {task!r}, where {' or '.join(map(str, wanted)) or 'no task'} was "
-            "expected: tasks are numbered from 0, in order, and every batch tells its own or none does."
+            f"Batch {step} of the stream is of task {task!r}, where {' or '.join(map(str, expected)) or 'no task'} was "
+            "expected: tasks are numbered from 0, in order, and either every batch has one or none does."
         )
     return item[0], as_labels(item[1]), int(task)

@@ -1,4 +1,4 @@
-"""The config of a run: a learner's settings, its data, stream and evaluation."""
+"""The config of a run: the settings of its learner, data, stream and evaluation."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,32 +13,32 @@ from evenkeel.config.schema import LearnerConfig, Maybe, Share, StrictModel
 
 
 class DataLimits(StrictModel):
-    """Less of the data, for short runs and for the choice of settings. None for all."""
+    """Limits on the data, for short runs and for tuning. None: all of it."""
 
     train: Maybe = None
-    """Training samples of each class"""
+    """Training samples per class"""
     test: Maybe = None
-    """Test samples of each class"""
+    """Test samples per class"""
     tasks: Maybe = None
-    """Only the first tasks of the stream; outputs are as many as without"""
+    """Number of tasks to run, from the first; all outputs are kept"""
     held_out: Share = None
-    """Share of each class's training samples to be tested on instead of the test data"""
+    """Share of each class's training samples to test on, instead of the test data"""
 
 
 class Batches(StrictModel):
     size: Annotated[int, Field(gt=0, lt=2**31)] = 32
-    """Samples of an incoming batch"""
+    """Samples per incoming batch"""
     drop_last: bool = False
-    """What is too short for a whole batch at the end of a task; the CBA authors drop it"""
+    """Drop an incomplete batch at the end of a task, as the CBA authors do"""
 
 
 class Evaluation(StrictModel):
     every: NonNegativeInt = 5
     """Steps between points of the anytime curve; 0: none"""
     sample: Annotated[Maybe, PlainSerializer(lambda value: value or "none")] = 1000
-    """How much of the test data, for these points; none: all of it"""
+    """Test samples used for these points; none: all"""
     prequential: bool = True
-    """Predict each batch before it is learned"""
+    """Predict each batch before learning it"""
     alignment: NonNegativeInt = 50
     """Steps between measurements of gradient alignment; 0: none"""
 
@@ -47,19 +47,19 @@ class Config(LearnerConfig):
     """Everything that determines a run."""
 
     name: str = ""
-    """In tables and reports; made of method and adaptor if empty"""
+    """Name in tables and reports; if empty, derived from method and adaptor"""
     data: PartSettings = Field(default_factory=lambda: {"name": "digits"})
     limits: DataLimits = DataLimits()
     scenario: PartSettings | None = Field(default_factory=lambda: {"name": "disjoint", "tasks": 5})
-    """None only where a stream of the user's own is run"""
+    """None only in runs of a user's own stream"""
     batches: Batches = Batches()
     evaluation: Evaluation = Evaluation()
 
 
 def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-    """The config of a TOML file, a preset, a dict or a config, with `overrides` such as "method.name=derpp" on top.
+    """Load a config (a TOML file, a preset, a dict or a config) with `overrides` such as "method.name=derpp" on top.
 
-    All faults come in one SettingsError.
+    All errors are reported in one SettingsError.
 
     >>> load_config({"method": {"name": "derpp"}}, ["adaptor.name=cba", "adaptor.every=1"]).name
     'DER++ + CBA'

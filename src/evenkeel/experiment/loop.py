@@ -1,4 +1,4 @@
-"""One learner through one course, step by step."""
+"""The loop of a run: one learner through one setup, step by step."""
 
 import time
 from collections.abc import Iterator
@@ -14,22 +14,26 @@ from evenkeel.results.records import Aligned, Anytime, Record, Started, Stepped
 
 
 class Loop:
-    """What is measured on the way never changes the way: each measurement has chance of its own, or none."""
+    """The steps of a run and the evaluation along the way.
+
+    Evaluation never affects training: it draws from generators of its own, or not at all.
+    """
 
     def __init__(self, setup: Setup, learner: Learner) -> None:
         self.learner = learner
         self.evaluating = 0.0  # seconds
         self._setup = setup
-        self._how = setup.config.evaluation
-        self._sample: TestSet | None = None  # what the anytime curve is measured on
-        if setup.test_set is not None and self._how.every:
+        self._evaluation = setup.config.evaluation
+        self._sample: TestSet | None = None  # the samples for the anytime curve
+        if setup.test_set is not None and self._evaluation.every:
             generator = make_generator(setup.config.seed, "anytime")
-            self._sample = setup.test_set.sample(self._how.sample or len(setup.test_set.y), generator)
+            self._sample = setup.test_set.sample(self._evaluation.sample or len(setup.test_set.y), generator)
 
     def steps(self, started: Started | None, before: str | None) -> Iterator[list[Record]]:
-        """The records of each step from where the learner is; before the first, `started` and a test untrained.
+        """Yield the records of each step after the learner's last one.
 
-        before: the digest of what a stream of the user's own gave until here, when the learner learned it.
+        started: the first record, followed by a test of the untrained learner; None if the run is resumed.
+        before: the digest of the batches that the learner has already learned from a user's own stream.
         """
         if started is not None:
             yield [started]
@@ -42,7 +46,7 @@ class Loop:
         test_set = self._setup.test_set
         if test_set is not None and task >= len(test_set.tasks):
             raise InputError(
-                f"The stream has come to task {task}, but test has only tasks below {len(test_set.tasks)}."
+                f"The stream has reached task {task}, but test has only tasks below {len(test_set.tasks)}."
             )
 
     def _learn(self, batch: Batch) -> Stepped:
@@ -63,7 +67,7 @@ class Loop:
         )
 
     def _prequential(self, batch: Batch) -> int | None:
-        if not self._how.prequential:
+        if not self._evaluation.prequential:
             return None
         with self._clock():
             if not self.learner.classes:
@@ -73,14 +77,14 @@ class Loop:
 
     def _look_ahead(self, batch: Batch) -> Iterator[Record]:
         step = self.learner.step + 1
-        if self._how.alignment and step % self._how.alignment == 0:
+        if self._evaluation.alignment and step % self._evaluation.alignment == 0:
             with self._clock():
-                found = self.learner.alignment(batch.x, batch.labels)
-            if found is not None:
-                yield Aligned(step, batch.task, *found)
+                alignment = self.learner.alignment(batch.x, batch.labels)
+            if alignment is not None:
+                yield Aligned(step, batch.task, *alignment)
 
     def _look_back(self, batch: Batch) -> Iterator[Record]:
-        if self._sample is not None and batch.place % self._how.every == 0:
+        if self._sample is not None and batch.place % self._evaluation.every == 0:
             with self._clock():
                 seen = self._sample.until(batch.task)
                 scores = seen.scores(self.learner).cpu()

@@ -1,4 +1,4 @@
-"""A run: a learner goes through its stream and is tested along the way; what happens comes out as records."""
+"""A run: a learner works through its stream and is tested along the way, which yields records."""
 
 import os
 import platform
@@ -39,13 +39,14 @@ def run(
     save_every: float = 30.0,
     progress: Progress = lambda *_: None,
 ) -> Iterator[Record]:
-    """Run a config (a file, a preset or a dict) and give its records, from the first to the last.
+    """Run a config (a file, a preset or a dict) and yield its records, from the first to the last.
 
-    out: a folder that keeps the records. Interrupted at any moment and called again with the same arguments, the run
-    goes on where it was, and its records equal those of a run that was not; the ones already there are given first.
-    data: your own `DataSet` instead of the config's. stream: your own batches, (x, labels) or (x, labels, task), in
-    place of data and scenario, with `test`, (x, labels) or (x, labels, task), to be tested on. root: where data sets
-    are looked for first. save_every: seconds between checkpoints in `out`. progress: told of data being decoded.
+    out: a folder that keeps the records. If the run is interrupted and called again with the same arguments, it resumes
+    where it left off: the records already there come first, and all equal those of an uninterrupted run. data: your own
+    `DataSet` instead of the config's. stream: your own batches, (x, labels) or (x, labels, task), instead of data and
+    scenario. test: the samples to test your own stream on, (x, labels) or (x, labels, task). root: the folder where
+    data sets are looked for first. save_every: seconds between checkpoints in `out`. progress: called while data is
+    being decoded.
     """
     config = load_config(config)
     if stream is not None and data is not None:
@@ -56,7 +57,7 @@ def run(
         setup = opened(config, stream, test)
     else:
         setup = planned(config, data, None if root is None else Path(root), progress)
-    learner = new_learner(setup)  # what does not fit together is told before any work
+    learner = new_learner(setup)  # reports incompatible settings before any work
     return _run(setup, learner, _started(setup), None if out is None else Path(out), save_every)
 
 
@@ -72,14 +73,14 @@ def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, sav
         assert isinstance(first, Started)
         loop = Loop(setup, resumed or learner)
         session = _Session(loop, begun)
-        for made in _with_threads(first.threads, loop.steps(None if records else first, stream)):
-            records += made
+        for new in _with_threads(first.threads, loop.steps(None if records else first, stream)):
+            records += new
             if folder:
-                folder.append(made)
+                folder.append(new)
                 if time.monotonic() - saved >= save_every:
                     folder.save(loop.learner, session.now(), setup.stream.so_far)
                     saved = time.monotonic()
-            yield from made
+            yield from new
         if folder:
             folder.save(loop.learner, session.now(), setup.stream.so_far)
         ended = Ended(step=loop.learner.step, metrics=summarise(Results.of(records)))
@@ -116,7 +117,7 @@ def _versions() -> dict[str, str]:
 
 
 class _Session:
-    """This process's share of a run, for the notes about time and memory."""
+    """This process's part of a run, with the time and memory it used."""
 
     def __init__(self, loop: Loop, begun: float) -> None:
         self._loop, self._begun = loop, begun
@@ -145,14 +146,14 @@ def _peak_bytes() -> int | None:
 
 
 def _with_threads(number: int, steps: Iterator[list[Record]]) -> Iterator[list[Record]]:
-    """Each step with so many threads of torch; whoever reads the records in between keeps their own."""
+    """Run each step with this number of torch threads; the caller, who reads the records in between, keeps its own."""
     while True:
         before = torch.get_num_threads()
         torch.set_num_threads(number)
         try:
-            made = next(steps, None)
+            records = next(steps, None)
         finally:
             torch.set_num_threads(before)
-        if made is None:
+        if records is None:
             return
-        yield made
+        yield records

@@ -1,4 +1,4 @@
-"""What a run goes through: its stream, its exam, and a fresh learner for it, made from config and data."""
+"""The setup of a run: its stream, its test set and a fresh learner, built from config and data."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,14 @@ from evenkeel.learning.methods import METHODS
 
 @dataclass(frozen=True)
 class Setup:
-    config: Config  # as it is run: without what own data or an own stream stands in for
+    """What a run needs besides a learner."""
+
+    config: Config  # as run: without what the user's own data or stream replaces
     stream: Stream
-    test_set: TestSet | None  # None where there is no test data
-    classes: Sequence[Hashable]  # those known beforehand
-    sample: tuple[int, ...]  # shape of one
-    boundaries: bool  # whether the learner is told when a task ends
+    test_set: TestSet | None  # None if there is no test data
+    classes: Sequence[Hashable]  # those known in advance
+    sample: tuple[int, ...]  # shape of one sample
+    boundaries: bool  # whether the learner is notified when a task ends
     data: dict[str, Any]  # for the records: name, digest, numbers of samples, class names
     tasks: list[dict[str, Any]]  # for the records: name, classes, samples, steps
     digest: str | None  # of the order of the stream
@@ -42,9 +44,9 @@ def load_data(config: Config, root: Path | None, progress: Progress) -> DataSet:
 
 
 def planned(config: Config, own: DataSet | None, root: Path | None, progress: Progress) -> Setup:
-    """A scenario over the config's data set, or the user's own."""
+    """Return the setup of a scenario over the config's data set, or over the user's own."""
     if own is not None and not isinstance(own, DataSet):
-        raise SettingsError(f"data is a {type(own).__name__}; make it a DataSet: DataSet.of(x_train, y_train, ...).")
+        raise SettingsError(f"data is a {type(own).__name__}; make a DataSet of it: DataSet.of(x_train, y_train, ...).")
     config = with_policy(config)
     data = load_data(config, root, progress) if own is None else own
     limits = config.limits
@@ -80,21 +82,21 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
 
 
 def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any] | None) -> Setup:
-    """The user's own stream of batches, and their own test data, if any: (x, labels) or (x, labels, task).
+    """Return the setup of a user's own stream of batches and test data, if any: (x, labels) or (x, labels, task).
 
-    What labels will come is not known, so the head grows.
+    The labels to come are not known, so the head grows.
     """
     method = make_method(config)
     if method.mixed_passes:
         raise SettingsError(
-            f"{method!r} learns from all samples mixed, but a stream of your own comes in its own order. Choose "
+            f"{method!r} learns from all samples mixed, but a stream of your own has its own order. Choose "
             "another method, or give a data set."
         )
-    for name in ("tasks", "held_out"):  # whoever chooses settings must not be tested on more than they think
+    for name in ("tasks", "held_out"):  # these must not be ignored silently: tuning relies on them
         if getattr(config.limits, name) is not None:
             raise SettingsError(
                 f"limits.{name} needs a data set. A stream of your own has the batches you give, and is tested on the "
-                "samples you give; leave it away."
+                "samples you give; leave it out."
             )
     config = with_policy(config)
     stream = OpenStream(batches)
@@ -125,20 +127,20 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 def new_learner(setup: Setup) -> Learner:
     config = setup.config
     method, adaptor = make_method(config), make_adaptor(config)
-    free = ", ".join(name for name, made in METHODS.items() if not made.needs_boundaries and not made.bound)
+    free = ", ".join(name for name, kind in METHODS.items() if not kind.needs_boundaries and not kind.bound)
     for part, needs, instead in (
-        (method, method.needs_boundaries, f"choose a method that needs none ({free})"),
-        (adaptor, adaptor and adaptor.start == "second-task", "give it another start"),
+        (method, method.needs_boundaries, f"choose a method that needs no boundaries ({free})"),
+        (adaptor, adaptor and adaptor.start == "second-task", "choose another start for it"),
     ):
         if needs and not setup.boundaries:
             raise SettingsError(
-                f"{part!r} waits to be told that a task ended, but this stream tells of no boundaries. "
-                f"{_way_to_boundaries(config)}, or {instead}."
+                f"{part!r} needs to know when a task ends, but this stream reports no task boundaries. "
+                f"{_how_to_get_boundaries(config)}, or {instead}."
             )
     return make_learner(config, setup.sample, setup.classes if config.learner.head == "fixed" else None)
 
 
-def _way_to_boundaries(config: Config) -> str:
+def _how_to_get_boundaries(config: Config) -> str:
     if config.scenario is None:
         return "Give its batches as (x, labels, task)"
     if config.scenario.get("boundaries") is False:
@@ -147,7 +149,7 @@ def _way_to_boundaries(config: Config) -> str:
 
 
 def _plan(config: Config, data: DataSet) -> Plan:
-    """The tasks of the scenario, or the first of them: all are planned, so that these are the same."""
+    """Return the tasks of the scenario, or the first of them; all are planned, so that the first stay the same."""
     table, first = dict(config.scenario or {}), config.limits.tasks
     scenario = SCENARIOS[table["name"]]
     if get_type_hints(scenario)["tasks"] is not int:
@@ -155,7 +157,8 @@ def _plan(config: Config, data: DataSet) -> Plan:
     plan: Plan = make(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
     if first is not None and first > len(plan.tasks):
         raise SettingsError(
-            f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)}. Leave it away for all."
+            f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)} tasks. "
+            "Leave it out for all of them."
         )
     return replace(plan, tasks=plan.tasks[:first])
 
@@ -182,19 +185,19 @@ def _own_test_set(test: Sequence[Any], stream: OpenStream) -> TestSet:
     if not isinstance(test, Sequence) or len(test) not in (2, 3):
         raise InputError("test must be (x, labels) or (x, labels, task).")
     if (len(test) == 3) != stream.tells_tasks:
-        raise InputError("Stream and test must both tell of tasks, (x, labels, task), or neither.")
+        raise InputError("Stream and test must both have tasks, (x, labels, task), or neither.")
     labels = as_labels(test[1], "the labels of test")
     try:
         x, task = torch.as_tensor(test[0]), torch.as_tensor(test[2] if len(test) == 3 else [0] * len(labels))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"test cannot be made into tensors: {str(error).splitlines()[0]}.") from None
+        raise InputError(f"test cannot be converted to tensors: {str(error).splitlines()[0]}.") from None
     if not labels or x.dim() < 2 or task.shape != (len(x),) or len(x) != len(labels):
         raise InputError(
-            f"test has {len(labels)} labels for x of shape {tuple(x.shape)}: it takes one for each sample."
+            f"test has {len(labels)} labels for x of shape {tuple(x.shape)}; it needs one for each sample."
         )
     tasks = task.unique().tolist()
     if tasks != list(range(len(tasks))):
-        raise InputError(f"The tasks of test are {tasks[:5]}; they are numbered from 0 without a gap.")
+        raise InputError(f"The tasks of test are {tasks[:5]}; they must be numbered from 0 without gaps.")
     classes = list(dict.fromkeys(labels))
     place = {name: place for place, name in enumerate(classes)}
     y, order = torch.tensor([place[label] for label in labels]), task.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""Test data by task, and what a learner makes of it: one pass over resident tensors, then arithmetic."""
+"""Test data by task, and a learner's results on it: one pass over resident tensors, then arithmetic."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
@@ -14,16 +14,16 @@ from evenkeel.results.records import Tested
 
 @dataclass(frozen=True)
 class TestSet:
-    """Test samples in the order of their tasks."""
+    """Test samples, sorted by task."""
 
     x: Tensor  # (n, ...)
-    y: Tensor  # (n,) places in `classes`
+    y: Tensor  # (n,) indices into `classes`
     task: Tensor  # (n,) ascending
     classes: Sequence[Hashable]
-    tasks: Sequence[Sequence[int]]  # places of the classes that each task is about
+    tasks: Sequence[Sequence[int]]  # indices of the classes of each task
 
     def sample(self, size: int, generator: torch.Generator) -> "TestSet":
-        """About `size` of the samples: each class of each task has its share, to the nearest, and at least one."""
+        """Return about `size` of the samples: each class of each task has its share, rounded, and at least one."""
         if size >= len(self.y):
             return self
         kinds = self.task * len(self.classes) + self.y
@@ -36,12 +36,12 @@ class TestSet:
         return replace(self, x=self.x[kept], y=self.y[kept], task=self.task[kept])
 
     def until(self, task: int) -> "TestSet":
-        """The part about the tasks up to this one."""
+        """Return the samples of the tasks up to this one."""
         n = int((self.task <= task).sum())
         return replace(self, x=self.x[:n], y=self.y[:n], task=self.task[:n])
 
     def scores(self, learner: Learner) -> Tensor:
-        """(n, classes and whatever else the learner knows): -inf for a class that it has no output for."""
+        """Return (n, classes and any others that the learner knows) scores: -inf for a class without an output."""
         logits = learner.logits(self.x)
         place = {name: place for place, name in enumerate(self.classes)}
         for name in learner.classes:
@@ -52,45 +52,45 @@ class TestSet:
         return scores
 
     def accuracy(self, scores: Tensor, allowed: Tensor | None = None) -> list[float]:
-        """By task, in percent. `allowed`: (classes,) or (n, classes), the ones that compete; None for all."""
+        """Return the accuracy per task in percent. `allowed`: (classes,) or (n, classes) that compete; None: all."""
         if allowed is not None:
-            unknown = scores.shape[1] - allowed.shape[-1]  # of classes that the test data does not have
+            unknown = scores.shape[1] - allowed.shape[-1]  # classes that the test data lacks
             scores = scores.masked_fill(~torch.nn.functional.pad(allowed, (0, unknown)), -torch.inf)
         best, predicted = scores.max(dim=1)
         right = (predicted == self.y) & (best > -torch.inf)
         return self._by_task(right)
 
     def masked(self, scores: Tensor) -> list[float]:
-        """Task-incremental accuracy: only the classes of a sample's own task compete."""
+        """Return the task-incremental accuracy: only the classes of a sample's own task compete."""
         own = torch.zeros(len(self.tasks), len(self.classes), dtype=torch.bool)
         for place, classes in enumerate(self.tasks):
             own[place, list(classes)] = True
         return self.accuracy(scores, own[self.task])
 
     def seen(self, scores: Tensor, labels: Collection[Hashable]) -> list[float]:
-        """Accuracy where only classes of these labels compete."""
+        """Return the accuracy if only the classes of these labels compete."""
         return self.accuracy(scores, torch.tensor([name in labels for name in self.classes]))
 
     def predicted(self, scores: Tensor, current: int) -> list[float]:
-        """Share of the predictions for tasks up to `current` by the task predicted; nothing if they share classes."""
+        """Return the percentage of predictions per task, for tasks up to `current`; empty if tasks share classes."""
         home = [place for place, classes in enumerate(self.tasks) for _ in classes]
         classes = [place for classes in self.tasks for place in classes]
         if len(set(classes)) < len(classes) or current < 0:
             return []
-        task_of = torch.full((scores.shape[1],), len(self.tasks))  # one more for classes of no task
+        task_of = torch.full((scores.shape[1],), len(self.tasks))  # one more for classes in no task
         task_of[classes] = torch.tensor(home)
         counts = task_of[scores[self.task <= current].argmax(dim=1)].bincount(minlength=len(self.tasks) + 1)
         return [100 * float(count) / int(counts.sum()) for count in counts[:-1]]
 
     def confusion(self, scores: Tensor) -> Tensor:
-        """[true class, predicted class] counts; the columns after those of `classes` are for all other predictions."""
+        """Return counts [true class, predicted class]; columns beyond `classes` are for all other predictions."""
         best, predicted = scores.max(dim=1)
         columns = scores.shape[1] + 1
         predicted[best == -torch.inf] = columns - 1  # a learner that has learned nothing predicts nothing
         return (self.y * columns + predicted).bincount(minlength=columns * len(self.classes)).view(-1, columns)
 
     def test(self, learner: Learner, task: int, seen: Collection[Hashable]) -> Tested:
-        """Everything at the end of a task."""
+        """Return the record of a full test, as at the end of a task."""
         scores = self.scores(learner).cpu()
         confusion = self.confusion(scores)
         stored = Counter(output for part in learner.memory.parts if len(part) for output in part.column("y").tolist())

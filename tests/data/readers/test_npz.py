@@ -1,4 +1,4 @@
-"""Arrays that numpy saved."""
+"""Arrays saved by numpy."""
 
 import io
 import zipfile
@@ -10,7 +10,7 @@ import pytest
 
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.helpers.data_files import Told, pictures
+from tests.helpers.data_files import ProgressLog, pictures
 
 ARRAYS: dict[str, Any] = {
     "x_train": np.arange(8, dtype=np.float16).reshape(4, 2),
@@ -26,9 +26,9 @@ def put(file: Path, **changed: Any) -> Path:
     return file
 
 
-def test_features_and_names(tmp_path: Path, told: Told) -> None:
+def test_features_and_class_names_are_read(tmp_path: Path, progress: ProgressLog) -> None:
     for key in ("names", "classes"):
-        data = SOURCES["npz"](None, progress=told, path=put(tmp_path / "some.npz", **{key: ["no", "yes"]}))
+        data = SOURCES["npz"](None, progress=progress, path=put(tmp_path / "some.npz", **{key: ["no", "yes"]}))
         assert data.classes == ("no", "yes")
     assert data.name == "some"
     assert data.train.x.dtype == np.float32
@@ -45,15 +45,17 @@ def test_features_and_names(tmp_path: Path, told: Told) -> None:
         ((5, 6, 1), (1, 5, 6)),
     ],
 )
-def test_layouts_of_images(tmp_path: Path, told: Told, shape: tuple[int, ...], read: tuple[int, ...]) -> None:
+def test_images_may_have_channels_first_last_or_none(
+    tmp_path: Path, progress: ProgressLog, shape: tuple[int, ...], read: tuple[int, ...]
+) -> None:
     x = pictures(4, shape)
-    data = SOURCES["npz"](None, progress=told, path=put(tmp_path / "a.npz", x_train=x, x_test=x[:2]))
+    data = SOURCES["npz"](None, progress=progress, path=put(tmp_path / "a.npz", x_train=x, x_test=x[:2]))
     assert data.train.x.shape == (4, *read)
     assert data.train.x[1].sum() == x[1].sum()
 
 
-FAULTS: dict[str, dict[str, Any]] = {
-    "a.npz has no array 'y_test', but x_train, y_train, x_test, y_tset. Did you mean 'y_tset'": {
+ERRORS: dict[str, dict[str, Any]] = {
+    "a.npz has no array 'y_test'; it has x_train, y_train, x_test, y_tset. Did you mean 'y_tset'": {
         "y_test": None,
         "y_tset": [0, 1],
     },
@@ -61,18 +63,18 @@ FAULTS: dict[str, dict[str, Any]] = {
     "a.npz: x_train of a has 4 samples, but y_train has 3 labels": {"y_train": [0, 1, 0]},
     "a.npz: The class 'c' of a has no training sample": {"names": ["a", "b", "c"]},
     "a.npz: y_train of a has the label 1 at index 1, but the 1 classes are 0 to 0": {"names": ["a"]},
-    "names of the classes in .*a.npz must be a list of strings, but are float64": {"names": [0.5, 1.0]},
+    "The class names in .*a.npz must be a list of strings, but are float64": {"names": [0.5, 1.0]},
     "a.npz: .* not finite in float32 at index 0": {"x_test": np.full((2, 2), np.nan)},
 }
 
 
-@pytest.mark.parametrize("message", FAULTS)
-def test_faulty_arrays_are_told(tmp_path: Path, told: Told, message: str) -> None:
+@pytest.mark.parametrize("message", ERRORS)
+def test_invalid_arrays_are_reported(tmp_path: Path, progress: ProgressLog, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        SOURCES["npz"](None, progress=told, path=put(tmp_path / "a.npz", **FAULTS[message]))
+        SOURCES["npz"](None, progress=progress, path=put(tmp_path / "a.npz", **ERRORS[message]))
 
 
-def test_what_is_no_npz_is_told(tmp_path: Path, told: Told) -> None:
+def test_files_that_are_not_an_npz_are_reported(tmp_path: Path, progress: ProgressLog) -> None:
     file = put(tmp_path / "a.npz", x_train=np.random.default_rng(0).random((4, 500)), x_test=np.ones((2, 500)))
     whole = file.read_bytes()
     damaged = bytearray(whole)
@@ -92,4 +94,4 @@ def test_what_is_no_npz_is_told(tmp_path: Path, told: Told) -> None:
     ):
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"a\.npz {message}"):
-            SOURCES["npz"](None, progress=told, path=file)
+            SOURCES["npz"](None, progress=progress, path=file)

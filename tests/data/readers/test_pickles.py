@@ -1,4 +1,4 @@
-"""Pickles of foreign origin: read what CIFAR's authors wrote, run nothing."""
+"""Untrusted pickles: what CIFAR's authors wrote is read, and nothing is executed."""
 
 import io
 import pickle
@@ -13,7 +13,7 @@ import pytest
 from evenkeel.data.readers.pickles import unpickle
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
-from tests.helpers.data_files import Told, pictures, python2_pickle
+from tests.helpers.data_files import ProgressLog, pictures, python2_pickle
 from tests.helpers.pickles import TEST, TRAIN, batch, cifar10_files, put
 
 
@@ -30,13 +30,13 @@ def put_archive(file: Path, files: dict[str, bytes], inside: str) -> None:
 @pytest.mark.parametrize("home", ["", "cifar10"])
 @pytest.mark.parametrize("packed", [True, False])
 def test_cifar10_as_its_authors_pack_it(
-    tmp_path: Path, told: Told, dump: Callable[[Any], bytes], home: str, packed: bool
+    tmp_path: Path, progress: ProgressLog, dump: Callable[[Any], bytes], home: str, packed: bool
 ) -> None:
     if packed:
         put_archive(tmp_path / home / "cifar-10-python.tar.gz", cifar10_files(dump), "cifar-10-batches-py")
     else:
         put(tmp_path / home / "cifar-10-batches-py", cifar10_files(dump))
-    data = SOURCES["cifar10"](tmp_path, progress=told)
+    data = SOURCES["cifar10"](tmp_path, progress=progress)
     assert (data.train.x == TRAIN).all()
     assert (data.test.x == TEST).all()
     assert data.train.y.tolist() == [*range(10), *range(10)]
@@ -44,20 +44,20 @@ def test_cifar10_as_its_authors_pack_it(
 
 
 @pytest.mark.parametrize(("labels", "classes"), [("fine", 100), ("coarse", 20)])
-def test_cifar100_has_fine_and_coarse_labels(tmp_path: Path, told: Told, labels: str, classes: int) -> None:
+def test_cifar100_has_fine_and_coarse_labels(tmp_path: Path, progress: ProgressLog, labels: str, classes: int) -> None:
     pixels = pictures(100)
     both = {"fine_labels": list(range(100)), "coarse_labels": [place % 20 for place in range(100)]}
     content = {"data": pixels.reshape(100, -1), **both}
     names = {f"{kind}_label_names": [f"{kind}{i}" for i in range(n)] for kind, n in (("fine", 100), ("coarse", 20))}
     files = {"train": content, "test": content, "meta": names}
     put(tmp_path / "cifar-100-python", {name: python2_pickle(one) for name, one in files.items()})
-    data = SOURCES["cifar100"](tmp_path, progress=told, labels=labels)
+    data = SOURCES["cifar100"](tmp_path, progress=progress, labels=labels)
     assert len(data.classes) == classes
     assert data.classes[-1] == f"{labels}{classes - 1}"
     assert data.train.y.tolist() == both[f"{labels}_labels"]
 
 
-def test_arrays_in_fortran_order_and_of_wide_numbers_are_read_right() -> None:
+def test_arrays_in_fortran_order_and_of_wide_numbers_are_read_correctly() -> None:
     values = np.arange(12, dtype=np.uint8).reshape(3, 4)
     for array in (values, np.asfortranarray(values), values.astype("<i8"), values.astype(">i4")):
         for data in (python2_pickle(array), pickle.dumps(array, 2)):
@@ -85,14 +85,14 @@ def _text(text: str) -> bytes:
     return b"X" + len(text.encode()).to_bytes(4, "little") + text.encode()
 
 
-@pytest.mark.parametrize("asked", ATTACKS)
+@pytest.mark.parametrize("target", ATTACKS)
 @pytest.mark.parametrize("deep", [True, False])
-def test_nothing_but_arrays_is_ever_called(tmp_path: Path, asked: str, deep: bool) -> None:
+def test_nothing_but_arrays_is_ever_called(tmp_path: Path, target: str, deep: bool) -> None:
     proof = tmp_path / "proof"
-    argument = ATTACKS[asked].replace("{proof}", str(proof))
-    call = calling(asked, argument)
+    argument = ATTACKS[target].replace("{proof}", str(proof))
+    call = calling(target, argument)
     data = (b"}(" + _text("data") + b"](" + call + b"eu" if deep else call) + b"."
-    with pytest.raises(DataError, match=rf"^the file asks for {asked}, which no data file needs; it was not run\."):
+    with pytest.raises(DataError, match=rf"^the file refers to {target}, which no data file needs; it was not run\."):
         unpickle(data, "the file")
     assert not proof.exists()
     pickle.loads(data)
@@ -111,14 +111,14 @@ NOT_ADMITTED = {
 }
 
 
-@pytest.mark.parametrize("asked", NOT_ADMITTED)
-def test_the_list_of_what_is_admitted_is_short(asked: str) -> None:
-    with pytest.raises(DataError, match=rf"^the file asks for {asked}, "):
-        unpickle(NOT_ADMITTED[asked], "the file")
+@pytest.mark.parametrize("target", NOT_ADMITTED)
+def test_all_other_names_are_rejected(target: str) -> None:
+    with pytest.raises(DataError, match=rf"^the file refers to {target}, "):
+        unpickle(NOT_ADMITTED[target], "the file")
 
 
 BROKEN = {
-    "not a whole pickle file": python2_pickle(TRAIN)[:-200],
+    "not a complete pickle file": python2_pickle(TRAIN)[:-200],
     "Ran out of input": b"",
     "text in 'zlib_codec'": b"c_codecs\nencode\n(U\x01aU\x0azlib_codectR.",
     "an array of object, which": b"cnumpy\ndtype\n(U\x01OtR.",
@@ -132,7 +132,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("message", BROKEN)
-def test_broken_pickles_are_told(message: str) -> None:
+def test_broken_pickles_are_reported(message: str) -> None:
     with pytest.raises(DataError, match=f"^the file.*({message})"):
         unpickle(BROKEN[message], "the file")
 
@@ -141,7 +141,7 @@ def changed(**entries: Any) -> bytes:
     return python2_pickle({**batch(TRAIN[:4], [0, 1, 2, 3]), **entries})
 
 
-FAULTS = {
+ERRORS = {
     r"uint8 of shape \(n, 3072\), but is uint8 of shape \(4, 768\)": changed(
         data=TRAIN[:4, :, ::2, ::2].reshape(4, -1)
     ),
@@ -151,42 +151,42 @@ FAULTS = {
     "has 4 images, but no list of labels": changed(labels="0123"),
     "the label 10 at index 2": changed(labels=[0, 1, 10, 3]),
     "the label 'x' at index 0": changed(labels=["x", 1, 2, 3]),
-    "has no 'labels', but data": python2_pickle({"data": TRAIN[:4].reshape(4, -1)}),
-    "has no 'data', but a list": python2_pickle([1]),
+    "has no 'labels'; it has data": python2_pickle({"data": TRAIN[:4].reshape(4, -1)}),
+    "has no 'data'; it is a list": python2_pickle([1]),
 }
 
 
-@pytest.mark.parametrize("message", FAULTS)
+@pytest.mark.parametrize("message", ERRORS)
 @pytest.mark.parametrize("packed", [True, False])
-def test_faulty_batches_are_told_with_the_name_of_the_file(
-    tmp_path: Path, told: Told, message: str, packed: bool
+def test_invalid_batches_are_reported_with_the_name_of_the_file(
+    tmp_path: Path, progress: ProgressLog, message: str, packed: bool
 ) -> None:
-    files = cifar10_files() | {"data_batch_3": FAULTS[message]}
+    files = cifar10_files() | {"data_batch_3": ERRORS[message]}
     if packed:
         put_archive(tmp_path / "cifar-10-python.tar.gz", files, "cifar-10-batches-py")
     else:
         put(tmp_path / "cifar-10-batches-py", files)
     with pytest.raises(DataError, match=message) as caught:
-        SOURCES["cifar10"](tmp_path, progress=told)
+        SOURCES["cifar10"](tmp_path, progress=progress)
     assert "data_batch_3" in str(caught.value)
 
 
-def test_an_incomplete_folder_and_a_cut_archive_are_told(tmp_path: Path, told: Told) -> None:
+def test_an_incomplete_folder_and_a_truncated_archive_are_reported(tmp_path: Path, progress: ProgressLog) -> None:
     files = cifar10_files()
     del files["data_batch_2"], files["test_batch"]
     put(tmp_path / "a" / "cifar-10-batches-py", files)
     with pytest.raises(DataError, match="lacks data_batch_2, test_batch"):
-        SOURCES["cifar10"](tmp_path / "a", progress=told)
+        SOURCES["cifar10"](tmp_path / "a", progress=progress)
     archive = tmp_path / "b" / "cifar-10-python.tar.gz"
     put_archive(archive, cifar10_files(), "cifar-10-batches-py")
     whole = archive.read_bytes()
     for content in (whole[: len(whole) // 2], b"", b"not an archive"):
         archive.write_bytes(content)
         with pytest.raises(DataError, match=r"cifar-10-python.tar.gz cannot be read to its end"):
-            SOURCES["cifar10"](tmp_path / "b", progress=told)
+            SOURCES["cifar10"](tmp_path / "b", progress=progress)
 
 
-def test_a_class_that_no_batch_has_is_told(tmp_path: Path, told: Told) -> None:
+def test_a_class_without_samples_is_reported(tmp_path: Path, progress: ProgressLog) -> None:
     put(tmp_path / "cifar-10-batches-py", cifar10_files() | {"test_batch": changed(labels=[0, 1, 2, 3])})
-    with pytest.raises(DataError, match=r"The class 'deer' of cifar10 \(.*\) has no test sample \(nor have 5 other"):
-        SOURCES["cifar10"](tmp_path, progress=told)
+    with pytest.raises(DataError, match=r"The class 'deer' of cifar10 \(.*\) has no test sample \(nor do 5 other"):
+        SOURCES["cifar10"](tmp_path, progress=progress)

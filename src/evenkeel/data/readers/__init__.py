@@ -1,1 +1,1 @@
-"""Readers: one file a format. They find nothing and keep nothing; they turn files into labels and blocks of pixels."""
+"""Readers, one module per format. They neither search for nor store data; they turn files into labels and pixels."""

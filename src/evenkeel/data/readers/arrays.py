@@ -1,4 +1,4 @@
-"""Arrays that numpy saved: x_train, y_train, x_test, y_test and perhaps the names of the classes."""
+"""Arrays saved by numpy: x_train, y_train, x_test, y_test and optionally the class names."""
 
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,16 @@ NAMES = ("classes", "names")
 
 def read_npz(file: Path) -> DataSet:
     try:
-        with file.open("rb") as stream:  # numpy itself does not close a file that it cannot read
+        with file.open("rb") as stream:  # numpy does not close a file that it cannot read
             arrays = _read(np.load(stream, allow_pickle=False), file)
     except DataError:
         raise
-    except Exception as error:  # of damaged archives and arrays: BadZipFile, zlib.error, TokenError, EOFError...
-        told = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({told}).") from error
+    except Exception as error:  # damaged archives and arrays raise BadZipFile, zlib.error, TokenError, EOFError...
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason}).") from error
     classes = next((arrays[name] for name in NAMES if name in arrays), None)
     if classes is not None and (classes.ndim != 1 or classes.dtype.kind not in "iuU"):
-        raise DataError(f"The names of the classes in {file} must be a list of strings, but are {classes.dtype}.")
+        raise DataError(f"The class names in {file} must be a list of strings, but are {classes.dtype}.")
     named = None if classes is None else [str(name) for name in classes.tolist()]
     try:
         return DataSet.of(*(arrays[name] for name in WANTED), classes=named, name=file.stem)
@@ -38,8 +38,8 @@ def _read(archive: Any, file: Path) -> dict[str, NDArray[Any]]:
     for name in WANTED:
         if name not in archive.files:
             has = ", ".join(archive.files) or "nothing"
-            raise DataError(f"{file} has no array {name!r}, but {has}.{nearest(name, archive.files)}")
-    # Each once: the archive unpacks an array anew at every access.
+            raise DataError(f"{file} has no array {name!r}; it has {has}.{nearest(name, archive.files)}")
+    # Read each only once: the archive decompresses an array at every access.
     arrays: dict[str, Any] = {name: archive[name] for name in (*WANTED, *NAMES) if name in archive.files}
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):

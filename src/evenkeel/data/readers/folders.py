@@ -1,4 +1,4 @@
-"""Images that lie in one folder a class, and Tiny ImageNet's own way of that."""
+"""Images in one folder per class, and Tiny ImageNet's variant of that layout."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -13,12 +13,12 @@ from evenkeel.data.readers.encoded import Encoded, EncodedSplit, Shape, block_le
 from evenkeel.data.readers.splits import stratified
 from evenkeel.errors import DataError
 
-Listing = list[tuple[Path, str]]  # files and the names of their classes
+Listing = list[tuple[Path, str]]  # files with their class names
 TESTS = ("test", "val", "valid")
 
 
 def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, Listing]:
-    """Training and test files: as the folders `train` and `test` (or `val`) have them, else split class by class."""
+    """Return training and test files: those in the folders `train` and `test` (or `val`), else a split by class."""
     if not path.is_dir():
         raise DataError(f"{path} is not a folder.")
     test = next((path / name for name in TESTS if (path / name).is_dir()), None)
@@ -33,7 +33,7 @@ def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, L
 
 
 def list_tiny_imagenet(path: Path) -> tuple[Listing, Listing]:
-    """Training and test files of `tiny-imagenet-200`; its test split has no labels, so val is ours."""
+    """Return training and test files of `tiny-imagenet-200`; its test split has no labels, so val serves as test."""
     wnids = sorted(_lines(path / "wnids.txt"))
     train = [(file, wnid) for wnid in wnids for file in images_in(path / "train" / wnid / "images")]
     test = []
@@ -49,7 +49,7 @@ def list_tiny_imagenet(path: Path) -> tuple[Listing, Listing]:
 def read_listing(
     listings: tuple[Listing, Listing], *, name: str, shape: Shape | None = None, size: tuple[int, int] | None = None
 ) -> Encoded:
-    """`shape` is that of a known set; otherwise it is found out."""
+    """Read both listings. `shape` is that of a known set; if None, it is determined from the images."""
     train, test = ([label for _, label in listing] for listing in listings)
     labels, classes = encode(train, test, None, name)
     files = [[(file, str(file)) for file, _ in listing] for listing in listings]
@@ -63,15 +63,15 @@ def read_listing(
 
 
 def by_class(folder: Path) -> Listing:
-    """The images of the folders inside, each named by its class."""
+    """Return the images in the subfolders, each of which is named after its class."""
     classes = sorted(one for one in _entries(folder) if one.is_dir())
     if not classes:
-        raise DataError(f"{folder} has no folders, one for each class.")
+        raise DataError(f"{folder} has no subfolders; it needs one for each class.")
     return [(file, one.name) for one in classes for file in images_in(one)]
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Directly inside, by name."""
+    """Return the images directly inside, sorted by name."""
     files = sorted(one for one in _entries(folder) if one.suffix.lower() in images.SUFFIXES)
     if not files:
         raise DataError(f"{folder} has no images ({', '.join(images.SUFFIXES)}).")

@@ -1,4 +1,4 @@
-"""The idx files of MNIST and its kin, plain or gzipped."""
+"""The idx files of MNIST and similar data sets, plain or gzipped."""
 
 import gzip
 import struct
@@ -16,7 +16,7 @@ PARTS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 
 def find_parts(folder: Path) -> list[Path] | None:
-    """The four files, in the order of PARTS; None if the folder has not the first."""
+    """Return the four files, in the order of PARTS; None if the folder lacks the first."""
     files = [next((one for one in (folder / part, folder / f"{part}.gz") if one.is_file()), None) for part in PARTS]
     if files[0] is None:
         return None
@@ -30,8 +30,8 @@ def read_idx(files: list[Path], *, name: str, classes: tuple[str, ...]) -> Encod
     x_train, y_train = _split(files[0], files[1], len(classes))
     x_test, y_test = _split(files[2], files[3], len(classes))
     if x_train.shape[1:] != x_test.shape[1:]:
-        told = f"{x_train.shape[1:]}, but those of {files[2]} {x_test.shape[1:]}"
-        raise DataError(f"The images of {files[0]} have the size {told}.")
+        sizes = f"{x_train.shape[1:]}, but those of {files[2]} have {x_test.shape[1:]}"
+        raise DataError(f"The images of {files[0]} have the size {sizes}.")
     (train, test), names = encode(y_train, y_test, classes, name)
     shape = (1, x_train.shape[1], x_train.shape[2])
     return Encoded(shape, names, EncodedSplit(train, held(x_train[:, None])), EncodedSplit(test, held(x_test[:, None])))
@@ -59,10 +59,10 @@ def _read(file: Path, dimensions: int) -> NDArray[np.uint8]:
                 raise DataError(f"{file} does not begin like an idx file of bytes in {dimensions} dimensions.")
             shape = struct.unpack(f">{dimensions}I", start[4:])
             size = int(np.prod(shape, dtype=object))
-            content = stream.read(size + 1)  # one more than there should be, not all that a bomb would unpack to
+            content = stream.read(size + 1)  # one byte too many, not all that a bomb would unpack to
     except (OSError, EOFError, zlib.error, OverflowError, MemoryError) as error:
-        raise DataError(f"{file} cannot be read to its end ({error}); get it anew.") from error
+        raise DataError(f"{file} cannot be read to its end ({error}); download it again.") from error
     if len(content) != size or not size:
         has = "more" if len(content) > size else f"{len(content):,}"
-        raise DataError(f"{file} should have {size:,} bytes after its head, but has {has}.")
+        raise DataError(f"{file} should have {size:,} bytes after its header, but has {has}.")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)

@@ -1,4 +1,4 @@
-"""Encoded images to pixels, with Pillow."""
+"""Decode images to pixels with Pillow."""
 
 import io
 import warnings
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
-"""Pillow's decoders for anything else stay closed to foreign bytes. Of an animation the first frame counts."""
+"""The formats decoded; Pillow's other decoders never see untrusted bytes. Of an animation, the first frame is used."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif")
-Size = int | Sequence[int] | None  # one for both sides, or (height, width)
+Size = int | Sequence[int] | None  # one number for both sides, or (height, width)
 Cell = tuple[bytes | Path, str]  # an encoded image and where it comes from, for errors
 _GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -34,7 +34,7 @@ def parse_size(size: Size) -> tuple[int, int] | None:
 
 
 def common_shape(cells: Iterable[Cell], size: tuple[int, int] | None) -> Shape:
-    """One channel if all images are gray, else three; their one size, or that given. Reads only the headers."""
+    """Return the shape: one channel if all are gray, else three; the common size, or `size`. Read only headers."""
     gray, first = True, None
     for source, where in cells:
         with _opened(source, where) as image:
@@ -53,14 +53,14 @@ def common_shape(cells: Iterable[Cell], size: tuple[int, int] | None) -> Shape:
 
 
 def size_of(source: bytes | Path, where: str) -> tuple[int, int]:
-    """(height, width), from the header alone."""
+    """Return (height, width), from the header alone."""
     with _opened(source, where) as image:
         return image.height, image.width
 
 
 def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False) -> NDArray[np.uint8]:
-    """(len(cells), *shape) pixels. Images of another size are resized (bilinear) or refused."""
-    # A simple loop: threads make images as small as ours slower, as most of the time is spent in Python.
+    """Return (len(cells), *shape) pixels. Images of another size are resized (bilinear) or rejected."""
+    # A simple loop: for images this small threads are slower, as most of the time is spent in Python.
     block = np.empty((len(cells), *shape), dtype=np.uint8)
     for place, (source, where) in enumerate(cells):
         with _opened(source, where) as image:
@@ -97,7 +97,7 @@ def _pixels(image: "Image", shape: Shape) -> NDArray[np.uint8]:
     channels, height, width = shape
     if image.mode.startswith("I"):  # sixteen bits, which Pillow would clip
         image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
-    if image.mode == "P":  # a palette may hold transparency, which Pillow takes out only by way of RGBA
+    if image.mode == "P":  # a palette may hold transparency, which Pillow removes only via RGBA
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")
     if image.size != (width, height):

@@ -1,4 +1,4 @@
-"""Class names of the known sets, for files that do not hold them."""
+"""Class names of the known sets, for files that lack them."""
 
 from collections.abc import Sequence
 
@@ -142,9 +142,9 @@ FASHION_MNIST = (
 
 
 def settle(in_file: Sequence[str] | None, canonical: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The names in the file, in the usual spelling where they are the usual names.
+    """Return the names in the file, in the canonical spelling if they are the canonical names.
 
-    Copies of a set spell a name differently ("cra" for "crab", "T - shirt / top"); its digest must not depend on that.
+    Copies of a set spell names differently ("cra" for "crab", "T - shirt / top"); its digest must not depend on that.
     """
     if in_file is None or canonical is None:
         chosen = in_file or canonical

@@ -1,4 +1,4 @@
-"""Parquet files as the Hugging Face hub has them: a column of images or of features, one of labels, several shards."""
+"""Parquet files as on the Hugging Face hub: a column of images or of features, one of labels, several shards."""
 
 import json
 import re
@@ -21,7 +21,7 @@ Shards = tuple[list[Path], list[Path]]  # files of the training and of the test 
 
 
 def find_shards(folder: Path, *, tests: Sequence[str] = ("test", "valid", "val"), mark: str = "") -> Shards | None:
-    """The files `train<mark>*.parquet` and `test<mark>*.parquet` (or `valid`) of a folder; None if it has no train."""
+    """Return `train<mark>*.parquet` and `test<mark>*.parquet` (or `valid`) of a folder; None if it has no train."""
     train = _shards(folder, f"train{mark}")
     if not train:
         return None
@@ -43,7 +43,7 @@ def read_images(
     shape: Shape | None = None,
     size: tuple[int, int] | None = None,
 ) -> Encoded:
-    """`names` and `shape` are those of a known set; otherwise they are found out."""
+    """Read the images of both splits. `names` and `shape` are those of a known set; if None, the files decide."""
     first = shards[0][0]
     image, label = image or image_column(first), label or _label_column(first)
     classes = settle(_class_names(first, label), names)
@@ -61,7 +61,7 @@ def read_images(
 def read_features(
     shards: Shards, *, name: str, features: str, label: str | None
 ) -> tuple[tuple[NDArray[np.float32], ...], tuple[NDArray[np.int64], ...], tuple[str, ...]]:
-    """x and y of both splits, and the classes."""
+    """Return x and y of both splits, and the classes."""
     label = label or _label_column(shards[0][0])
     labels, classes = _label_indices(shards, label, _class_names(shards[0][0], label), name)
     rows = [np.concatenate([_features(file, features) for file in files]) for files in shards]
@@ -71,13 +71,13 @@ def read_features(
 def rows_of(
     file: Path, *, sample: str | None, label: str | None, labelled: bool
 ) -> Iterator[tuple[bytes | NDArray[np.float32], str | int | None, str]]:
-    """Row by row an encoded image or a vector, its label where wanted, and where it stands."""
+    """Yield for each row an encoded image or a vector, its label if `labelled`, and where it was read from."""
     labels: list[str | int | None] | None = None
     if labelled:
         column = label or _label_column(file)
         names = _class_names(file, column)
-        given = _labels(file, column, names)
-        labels = [names[each] for each in given] if names and given.dtype.kind in "iu" else given.tolist()
+        values = _labels(file, column, names)
+        labels = [names[index] for index in values] if names and values.dtype.kind in "iu" else values.tolist()
     features = feature_column(file, sample)
     if features is not None:
         cells: Iterator[tuple[Any, str]] = (
@@ -90,12 +90,12 @@ def rows_of(
 
 
 def image_column(file: Path) -> str:
-    """The one column that holds images."""
+    """Return the one column that holds images."""
     return _only(file, _image_columns(file), "images", "image")
 
 
 def feature_column(file: Path, given: str | None) -> str | None:
-    """The column of features, if the file has that and no images or if it is the one given; else None."""
+    """Return the column of features: `given` if it holds any, or the only one in a file without images; else None."""
     columns = [name for name, kind in _columns(file).items() if _is_features(kind)]
     if given is not None:
         return given if given in columns else None
@@ -108,8 +108,8 @@ def _shards(folder: Path, start: str) -> list[Path]:
         count = re.search(r"-of-(\d+)\.parquet$", file.name)
         if count is not None and int(count[1]) != len(files):
             raise DataError(
-                f"{folder} has {len(files)} of the {int(count[1])} files {start}*.parquet that {file.name} speaks of; "
-                "the download may have been cut short."
+                f"{folder} has {len(files)} of the {int(count[1])} files {start}*.parquet that {file.name} belongs to; "
+                "the download may be incomplete."
             )
     return files
 
@@ -123,12 +123,12 @@ def _opened(file: Path) -> Iterator[Any]:
         with pq.ParquetFile(file) as table:
             yield table
     except (pa.ArrowException, OSError) as error:
-        told = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{file} is not a whole parquet file ({told}); get it anew.") from error
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{file} is not a complete parquet file ({reason}); download it again.") from error
 
 
 def _columns(file: Path) -> dict[str, Any]:
-    """Names and types of the columns, without the index that pandas adds."""
+    """Return the names and types of the columns, without the index that pandas adds."""
     with _opened(file) as table:
         return {field.name: field.type for field in table.schema_arrow if not field.name.startswith("__")}
 
@@ -148,7 +148,7 @@ def _only(file: Path, columns: Sequence[str], what: str, setting: str) -> str:
         raise DataError(f"{file} has no column of {what}; its columns are {', '.join(_columns(file))}.")
     raise DataError(
         f"{file} has {len(columns)} columns that could hold the {what}: {', '.join(columns)}; "
-        f"say which with {setting}=."
+        f"choose one with {setting}=."
     )
 
 
@@ -176,7 +176,7 @@ def _is_label(kind: Any) -> bool:
 
 
 def _class_names(file: Path, column: str) -> list[str] | None:
-    """The names that the hub's metadata has for the labels of a column."""
+    """Return the class names that the hub's metadata has for a column of labels, or None."""
     with _opened(file) as table:
         metadata = table.schema_arrow.metadata or {}
     try:
@@ -194,7 +194,7 @@ def _label_indices(
 
 
 def _labels(file: Path, column: str, classes: Sequence[str] | None) -> NDArray[Any]:
-    """(rows,) whole numbers or strings."""
+    """Return (rows,) whole numbers or strings."""
     import pyarrow as pa
 
     values = _read(file, column)
@@ -215,7 +215,7 @@ def _labels(file: Path, column: str, classes: Sequence[str] | None) -> NDArray[A
 
 
 def _features(file: Path, column: str) -> NDArray[np.float32]:
-    """(rows, features)"""
+    """Return (rows, features)."""
     import pyarrow.compute as pc
 
     values = _read(file, column)
@@ -228,14 +228,14 @@ def _features(file: Path, column: str) -> NDArray[np.float32]:
         raise DataError(
             f"{file}, row {odd[0]}, has {lengths[odd[0]]} features in the column {column}, but row 0 has {lengths[0]}."
         )
-    flat = pc.list_flatten(values).to_numpy()  # where a number is missing there is a NaN now
+    flat = pc.list_flatten(values).to_numpy()  # a missing number is a NaN now
     return np.ascontiguousarray(flat, dtype=np.float32).reshape(len(lengths), -1)
 
 
 def _read(file: Path, column: str) -> Any:
     columns = _columns(file)
     if column not in columns:
-        raise DataError(f"{file} has no column {column!r}, but {', '.join(columns)}.{nearest(column, columns)}")
+        raise DataError(f"{file} has no column {column!r}; it has {', '.join(columns)}.{nearest(column, columns)}")
     with _opened(file) as table:
         values = table.read(columns=[column]).column(0)
     if not len(values):
@@ -250,7 +250,7 @@ def _refuse_null(values: Any, file: Path, column: str) -> None:
 
 
 def _cells(files: Sequence[Path], column: str, length: int) -> Iterator[list[images.Cell]]:
-    """Encoded images, up to `length` at a time, each with its file and row."""
+    """Yield encoded images, up to `length` at a time, each with its file and row."""
     for file in files:
         kind = _columns(file).get(column)
         if kind is None or not _is_image(kind):

@@ -1,7 +1,8 @@
-"""The original CIFAR files: batches that Python 2 pickled, in a folder or in the archive they came in.
+"""The original CIFAR files: batches pickled by Python 2, in a folder or in the archive they came in.
 
-A pickle can call anything. Ours may name four things only, and none of them is the real one: the stand-ins below build
-an array of bytes and nothing else, so that no foreign byte reaches numpy's own unpickling either.
+A pickle can call anything, so these are read by a restricted unpickler that accepts four names only. Each resolves to
+a stand-in below, never to the real thing; the stand-ins build arrays of bytes and nothing else, so that no untrusted
+byte reaches numpy's own unpickling either.
 """
 
 import io
@@ -27,30 +28,30 @@ _LARGEST = 2**29  # bytes; the largest file of the real sets has 155 MB
 def read_cifar(
     source: Path, *, name: str, train: Sequence[str], test: str, meta: str, labels: str, names: str
 ) -> Encoded:
-    """`source` is a folder or a .tar.gz; `labels` and `names` are the keys of the labels and of the classes' names."""
+    """Read `source`, a folder or a .tar.gz; `labels` and `names` are the keys of the labels and of the class names."""
     files = _members(source, [*train, test, meta])
-    classes = _entry(unpickle(files[meta], _told(source, meta)), names, _told(source, meta))
+    classes = _entry(unpickle(files[meta], _where(source, meta)), names, _where(source, meta))
     if not isinstance(classes, list) or not all(isinstance(one, str) for one in classes):
-        raise DataError(f"{names} in {_told(source, meta)} must be a list of names.")
-    parts = [_batch(files[part], _told(source, part), labels, len(classes)) for part in (*train, test)]
+        raise DataError(f"{names} in {_where(source, meta)} must be a list of names.")
+    parts = [_batch(files[part], _where(source, part), labels, len(classes)) for part in (*train, test)]
     x_train = np.concatenate([x for x, _ in parts[:-1]])
     splits, known = encode(np.concatenate([y for _, y in parts[:-1]]), parts[-1][1], classes, name)
     return Encoded(SHAPE, known, EncodedSplit(splits[0], held(x_train)), EncodedSplit(splits[1], held(parts[-1][0])))
 
 
 def unpickle(data: bytes, where: str) -> Any:
-    """Dicts, lists, strings, bytes, numbers and arrays of whole numbers; a DataError for everything else."""
+    """Return dicts, lists, strings, bytes, numbers and arrays of whole numbers; raise DataError for anything else."""
     try:
         return _Unpickler(data, where).load()
     except DataError:
         raise
-    except Exception as error:  # damaged bytes are damaged instructions: they can end in any error
-        told = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{where} is not a whole pickle file ({told}); get it anew.") from error
+    except Exception as error:  # damaged bytes are damaged instructions, which can raise anything
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise DataError(f"{where} is not a complete pickle file ({reason}); download it again.") from error
 
 
 class _Array:
-    """Stands for numpy.ndarray."""
+    """A stand-in for numpy.ndarray."""
 
     values: NDArray[Any] | None = None
 
@@ -63,7 +64,7 @@ class _Array:
 
 
 class _Dtype:
-    """Stands for numpy.dtype."""
+    """A stand-in for numpy.dtype."""
 
     def __init__(self, code: str, *_: object) -> None:
         self.real = np.dtype(str(code))
@@ -75,7 +76,7 @@ class _Dtype:
 
 
 class _Reconstruct:
-    """Like `_Encode` an object without attributes, because a pickle can write the attributes of what it is given."""
+    """Like `_Encode`, an object without attributes, because a pickle can set the attributes of the objects it names."""
 
     __slots__ = ()
 
@@ -109,47 +110,47 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
             raise DataError(
-                f"{self.where} asks for {module}.{name}, which no data file needs; it was not run. "
-                "Get the file anew from a source you trust."
+                f"{self.where} refers to {module}.{name}, which no data file needs; it was not run. "
+                "Download the file again from a source you trust."
             )
         return _ADMITTED[module, name]
 
 
 def _members(source: Path, wanted: Sequence[str]) -> dict[str, bytes]:
-    """The content of the files wanted, by name."""
+    """Return the content of the wanted files, by name."""
     try:
         if source.is_dir():
-            found = {name: (source / name).read_bytes() for name in wanted if (source / name).is_file()}
+            contents = {name: (source / name).read_bytes() for name in wanted if (source / name).is_file()}
         else:
-            found = _untar(source, wanted)
+            contents = _untar(source, wanted)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(f"{source} cannot be read to its end ({error}); get it anew.") from error
-    missing = [name for name in wanted if name not in found]
+        raise DataError(f"{source} cannot be read to its end ({error}); download it again.") from error
+    missing = [name for name in wanted if name not in contents]
     if missing:
-        raise DataError(f"{source} lacks {', '.join(missing)}; the set is not whole.")
-    return found
+        raise DataError(f"{source} lacks {', '.join(missing)}; the set is incomplete.")
+    return contents
 
 
 def _untar(archive: Path, wanted: Sequence[str]) -> dict[str, bytes]:
-    """Read in passing: nothing of the archive is written anywhere."""
-    found: dict[str, bytes] = {}
+    """Return the wanted files of the archive, without writing anything to disk."""
+    contents: dict[str, bytes] = {}
     with tarfile.open(archive, "r:gz") as tar:
         for member in tar:
             name = Path(member.name).name
             content = tar.extractfile(member) if name in wanted and member.size < _LARGEST else None
             if content is not None:
-                found[name] = content.read()
-    return found
+                contents[name] = content.read()
+    return contents
 
 
 def _batch(data: bytes, where: str, labels: str, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """(n, 3, 32, 32) images and (n,) labels of one file."""
+    """Return (n, 3, 32, 32) images and (n,) labels of one file."""
     batch = unpickle(data, where)
     stored, listed = _entry(batch, "data", where), _entry(batch, labels, where)
     pixels = stored.values if isinstance(stored, _Array) else None
     if pixels is None or pixels.dtype != np.uint8 or pixels.shape[1:] != (3072,):
-        told = "no array" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
-        raise DataError(f"data in {where} must be uint8 of shape (n, 3072), but is {told}.")
+        actual = "no array" if pixels is None else f"{pixels.dtype} of shape {pixels.shape}"
+        raise DataError(f"data in {where} must be uint8 of shape (n, 3072), but is {actual}.")
     values = listed.values.tolist() if isinstance(listed, _Array) and listed.values is not None else listed
     if not isinstance(values, list) or len(values) != len(pixels):
         count = len(values) if isinstance(values, list) else "no list of"
@@ -164,10 +165,10 @@ def _batch(data: bytes, where: str, labels: str, classes: int) -> tuple[NDArray[
 
 def _entry(content: Any, key: str, where: str) -> Any:
     if not isinstance(content, dict) or key not in content:
-        has = ", ".join(map(str, content)) if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise DataError(f"{where} has no {key!r}, but {has}.")
+        has = f"has {', '.join(map(str, content))}" if isinstance(content, dict) else f"is a {type(content).__name__}"
+        raise DataError(f"{where} has no {key!r}; it {has}.")
     return content[key]
 
 
-def _told(source: Path, member: str) -> str:
+def _where(source: Path, member: str) -> str:
     return str(source / member) if source.is_dir() else f"{member} in {source}"

@@ -1,4 +1,4 @@
-"""Where data may lie: the folder given, that of EVENKEEL_DATA, the user's cache."""
+"""Where to look for data: in the folder given, in that of EVENKEEL_DATA, in the user's cache."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,19 +11,19 @@ Found = TypeVar("Found")
 
 
 def cache_home() -> Path:
-    """EVENKEEL_CACHE, or the folder the system has for caches."""
+    """Return EVENKEEL_CACHE, or the system's folder for caches."""
     from platformdirs import user_cache_dir
 
     return Path(os.environ.get("EVENKEEL_CACHE") or user_cache_dir("evenkeel"))
 
 
 def places(root: Path | None) -> list[Path]:
-    """The folders a known set is looked for in, in this order."""
-    return list(dict.fromkeys([*_given(root), cache_home() / "data"]))
+    """Return the folders to search for a known set, in this order."""
+    return list(dict.fromkeys([*_named_places(root), cache_home() / "data"]))
 
 
 def find(name: str, root: Path | None, look: Callable[[Path], Found | None], looked_for: Sequence[str]) -> Found:
-    """What `look` finds in the first place that has it."""
+    """Return what `look` finds in the first place that has it; raise DataError if none has."""
     searched = places(root)
     for place in searched:
         found = look(place)
@@ -36,9 +36,9 @@ def find(name: str, root: Path | None, look: Callable[[Path], Found | None], loo
 
 
 def existing(path: str | Path, root: Path | None) -> Path:
-    """A path of the user's, which if relative is tried under the places given and then from here."""
+    """Return the user's path if it exists; a relative one is tried in root, EVENKEEL_DATA and the working folder."""
     wanted = Path(path).expanduser()
-    tried = [place / wanted for place in (*_given(root), Path.cwd())]
+    tried = [place / wanted for place in (*_named_places(root), Path.cwd())]
     if wanted.is_absolute():
         tried = [wanted]
     for one in tried:
@@ -47,7 +47,7 @@ def existing(path: str | Path, root: Path | None) -> Path:
     raise DataError(f"There is no {_either(list(dict.fromkeys(tried)))} (path={str(path)!r}).")
 
 
-def _given(root: Path | None) -> list[Path]:
+def _named_places(root: Path | None) -> list[Path]:
     from_environment = os.environ.get("EVENKEEL_DATA")
     return [Path(place).expanduser() for place in (root, from_environment) if place]
 

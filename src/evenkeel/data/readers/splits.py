@@ -1,4 +1,4 @@
-"""A test split for sets that come without one."""
+"""A test split for data sets that come without one."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from evenkeel.errors import DataError, SettingsError, whole_number
 
 
 def stratified(labels: Sequence[object], test_share: float, seed: int, where: str) -> tuple[list[int], list[int]]:
-    """Rows of the training and of the test split, each class in the same proportion."""
+    """Return the rows of the training and of the test split, with each class in the same proportion."""
     from sklearn.model_selection import train_test_split
 
     if not isinstance(test_share, int | float) or not 0 < test_share < 1:
