@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all set-up themselves. PYTHON=python3.12 make ... takes another interpreter.
+# `make demo` and `make test` do all setup themselves. `PYTHON=python3.12 make ...` uses another interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -rs
 
-# With those tests too that take minutes and are much like others.
+# Includes the tests that take minutes and are similar to others.
 test-all: $(READY)
 	$(BIN)/python -m pytest -n 2 -rs -m ""
 
@@ -30,7 +30,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/grid_speed.py
 	$(BIN)/python benchmarks/service_load.py --write
 
-# The tables of docs/reproduction.md, from the ledgers under results/.
+# Fill the tables of docs/reproduction.md from the ledgers under results/.
 docs: $(READY)
 	$(BIN)/python docs/fill.py
 

@@ -1,10 +1,10 @@
-"""Two workers with one thread each, against one after another with two threads: how much sooner is a grid done?
+"""Compare two workers with one thread each to one worker with two threads: how much sooner is a grid done?
 
-Run: python benchmarks/grid_speed.py      (or make bench, which also writes grid_speed.json)
+Run: python benchmarks/grid_speed.py      (or make bench); it also writes grid_speed.json.
 
-A grid of small runs, and one of larger nets, whose work torch itself can share out between two threads. Both ways use
-the same launcher and take turns, so that a busy machine is busy for both; the first turn of each, in which modules are
-imported, is not counted.
+There is a grid of small runs, and one of larger nets, whose work torch itself can split between two threads. Both ways
+use the same launcher and take turns, so that a busy machine slows down both; the first turn of each, in which modules
+are imported, is not counted.
 """
 
 import json
@@ -22,24 +22,24 @@ from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
 
 WAYS = {"two workers, one thread each": Processes(2, 1), "one after another, two threads": Processes(1, 2)}
-LOOKING = ["evaluation.every=0", "evaluation.alignment=0"]
+NO_EVALUATION = ["evaluation.every=0", "evaluation.alignment=0"]
 ROUNDS = 4
 
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        chance = np.random.default_rng(0)
-        x, y = chance.integers(0, 256, (1000, 3, 32, 32), dtype=np.uint8), np.arange(1000) % 10
+        rng = np.random.default_rng(0)
+        x, y = rng.integers(0, 256, (1000, 3, 32, 32), dtype=np.uint8), np.arange(1000) % 10
         np.savez(Path(folder) / "noise.npz", x_train=x[200:], y_train=y[200:], x_test=x[:200], y_test=y[:200])
         noise = ["data.name=npz", f"data.path={folder}/noise.npz", "net.width=20"]
         grids = {
-            "digits, small conv net, 8 runs": [load_config("digits", [*LOOKING, f"seed={k}"]) for k in range(8)],
+            "digits, small conv net, 8 runs": [load_config("digits", [*NO_EVALUATION, f"seed={k}"]) for k in range(8)],
             "noise of CIFAR's size, slim ResNet-18, 2 runs": [
-                load_config("paper/cifar10-er", [*LOOKING, *noise, f"seed={k}"]) for k in range(2)
+                load_config("paper/cifar10-er", [*NO_EVALUATION, *noise, f"seed={k}"]) for k in range(2)
             ],
         }
-        found = {name: compared(configs, Path(folder) / str(k)) for k, (name, configs) in enumerate(grids.items())}
-    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n")
+        results = {name: compared(configs, Path(folder) / str(k)) for k, (name, configs) in enumerate(grids.items())}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
 
 
 def compared(configs: list[Config], folder: Path) -> dict[str, object]:

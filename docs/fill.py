@@ -1,6 +1,6 @@
-"""Fill the tables of docs/reproduction.md with the output of the commands beside them: `make docs`.
+"""Fill the tables of docs/reproduction.md with the output of the commands above them: `make docs`.
 
-A place to fill is a comment with a command, as in <!-- $ evenkeel table results/digits -->, and ends at <!-- end -->.
+A place to fill is a comment with a command, such as <!-- $ evenkeel table results/digits -->, and ends at <!-- end -->.
 """
 
 import io
@@ -19,12 +19,12 @@ PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->
 
 def filled(text: str) -> str:
     def fill(place: re.Match[str]) -> str:
-        shown = io.StringIO()
-        with redirect_stdout(shown):
+        output = io.StringIO()
+        with redirect_stdout(output):
             app(shlex.split(place["command"]), standalone_mode=False)
-        return f"{place[1]}\n{shown.getvalue().strip()}\n\n"
+        return f"{place[1]}\n{output.getvalue().strip()}\n\n"
 
-    os.chdir(ROOT)  # the commands name ledgers from here
+    os.chdir(ROOT)  # the paths of ledgers in the commands are relative to it
     return PLACE.sub(fill, text)
 
 

@@ -1,4 +1,4 @@
-"""The documents: tables that equal the ledgers they are made from, files that can be read as they stand."""
+"""The documents: their tables equal the ledgers they are made from, and their TOML files can be read as they are."""
 
 import importlib.util
 import re
@@ -24,12 +24,12 @@ def test_the_tables_of_the_reproduction_equal_the_ledgers(monkeypatch: pytest.Mo
     assert fill.filled(page) == page, "run `make docs`"
 
 
-def test_the_search_of_the_docs_is_one(tmp_path: Path) -> None:
+def test_the_search_in_the_docs_is_valid(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     (block,) = (each for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[space]" in each)
     (tmp_path / "space.toml").write_text(block)
     assert Search(tmp_path / "space.toml").file.trials == 20
 
 
-def test_the_grid_of_the_digits_is_one() -> None:
+def test_the_grid_of_the_digits_is_valid() -> None:
     assert len(read_grid(ROOT / "results" / "digits.toml")) == 2 * 7 * 10

@@ -1,4 +1,4 @@
-"""The README's Python, run as it stands, block after block in one session."""
+"""The README's Python, run as it is, block after block in one session."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.helpers.streams import images
 
 
 class Whole(nn.Sequential):
-    """A model as people have them: its last linear layer is called `fc`."""
+    """A typical model, whose last linear layer is called `fc`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +58,6 @@ def test_the_config_of_the_readme(tmp_path: Path) -> None:
     assert len(read_grid(tmp_path / "grid.toml")) == 2 * 2 * 2 * 5
     config = ek.load_config(tmp_path / "mine.toml")
     assert config.name == "DER++ + CBA"
-    assert config.optimizer.lr == 0.03  # of the preset that it extends
+    assert config.optimizer.lr == 0.03  # from the preset that it extends
     assert config.scenario is not None
     assert config.scenario["percent"] == 10

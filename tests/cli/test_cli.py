@@ -35,7 +35,7 @@ def test_run_then_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"{results.ended.metrics['acc']:.1f}" in page.read_text()
 
 
-def test_a_run_has_a_folder_of_its_own_by_default(
+def test_a_run_has_its_own_folder_by_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def test_a_run_has_a_folder_of_its_own_by_default(
     ]
 
 
-def test_images_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chance = np.random.default_rng(0)
     for split, count in (("train", 6), ("test", 2)):
         for name in ("cat", "dog", "cow", "hen"):
@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_message(
+def test_an_error_is_one_message(
     arguments: list[str],
     sentence: str,
     tmp_path: Path,
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_one_message(
     assert out == ""
 
 
-def test_importing_the_library_does_not_import_what_only_some_need() -> None:
+def test_importing_the_library_does_not_import_optional_packages() -> None:
     heavy = "matplotlib|sklearn|pyarrow|PIL|huggingface_hub|typer|jinja2|scipy"
     code = f"import sys, re, evenkeel; print([m for m in sys.modules if re.fullmatch('{heavy}', m)])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Grids whose processes are killed at any moment: every run is finished once, and equals that of a grid left alone."""
+"""Grids whose processes are killed at any moment: every run finishes once, and equals that of an undisturbed grid."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ from tests.helpers.grids import GRID, require_same, undisturbed
 
 
 def command(*arguments: str) -> None:
-    """What the installed command does, in a process that has everything imported already."""
+    """Do what the installed command does, in a process that has already imported everything."""
     import sys
 
     from evenkeel.cli import main
@@ -30,7 +30,7 @@ def command(*arguments: str) -> None:
 
 
 def children(parent: int) -> list[int]:
-    """Of one process, by the kernel's own account."""
+    """Return the children of a process, according to the kernel."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -64,7 +64,7 @@ def finished(ledger: Ledger, configs: list[Config]) -> bool:
 
 
 def disturb(parent: BaseProcess, ledger: Ledger, planned: list[str], chance: random.Random) -> list[str]:
-    """Kill as planned, from the end of the list, until the parent is gone; what was killed."""
+    """Kill as planned, from the end of the list, until the parent is gone; return what was killed."""
     assert parent.pid is not None
     top, done = parent.pid, list[str]()
 
@@ -75,7 +75,7 @@ def disturb(parent: BaseProcess, ledger: Ledger, planned: list[str], chance: ran
         return any(ledger.path.glob(f"*/.{MODEL}.*.partial"))
 
     def moment() -> bool:
-        """To kill, or to see that there is nothing left to kill."""
+        """Check whether it is time to kill, or nothing is left to kill."""
         return not parent.is_alive() or (saving() if planned[-1] == "checkpoint" else bool(workers()))
 
     while planned and parent.is_alive():
@@ -102,7 +102,7 @@ def test_kills_of_workers_of_the_parent_and_in_the_middle_of_a_checkpoint(tmp_pa
     chance, planned, done = random.Random(0), ["worker"] * 8 + ["checkpoint"] * 6 + ["parent"] * 3, list[str]()
     chance.shuffle(planned)
     ledgers = list[Ledger]()
-    while planned:  # a grid may be done before all the kills are; then another has to take the rest
+    while planned:  # a grid may finish before all kills are done; another one then takes the rest
         ledger = Ledger(tmp_path / f"killed {len(ledgers)}")
         ledgers.append(ledger)
         arguments = ("grid", str(path), "--out", str(ledger.path), "--workers", "2", "--save-every", "0")

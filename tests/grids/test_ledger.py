@@ -1,4 +1,4 @@
-"""The ledger: keys, many writers, an index that can be made anew, putting away."""
+"""The ledger: keys, many writers, an index that can be rebuilt, packing."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ def test_a_key_says_what_a_run_is() -> None:
 
 
 def test_the_key_of_a_run_is_that_of_its_records() -> None:
-    """Or else a run that was recorded would not be found again."""
+    """Otherwise a recorded run would not be found again."""
     asked = ek.load_config("digits", ["limits.train=5", "method.name=icarl", "evaluation.every=0", "threads=1"])
     started = next(iter(ek.run(asked))).config  # type: ignore[union-attr]
     assert started["memory"]["policy"] == "balanced"
@@ -83,7 +83,7 @@ def test_the_index_holds_nothing_that_the_folders_do_not(tmp_path: Path) -> None
     assert ledger.rebuild() == 3
     assert sorted((tmp_path / INDEX).read_text().splitlines()) == before
     (tmp_path / INDEX).unlink()
-    assert [entry.seed for entry in ledger.entries()] == [0, 1, 2]  # made anew without being asked to
+    assert [entry.seed for entry in ledger.entries()] == [0, 1, 2]  # rebuilt automatically
     assert sorted((tmp_path / INDEX).read_text().splitlines()) == before
 
 
@@ -197,7 +197,7 @@ def test_a_packed_run_is_seen_at_once_by_a_ledger_that_looked_before(tmp_path: P
         assert watching.place(key).name.endswith(PACKED)
 
 
-def test_what_the_index_says_of_a_run_that_is_done_anew_does_not_count(tmp_path: Path) -> None:
+def test_the_index_entry_of_a_run_that_is_repeated_does_not_count(tmp_path: Path) -> None:
     """It was finished once, its folder was deleted, and now a process is at work on it again."""
     fill(tmp_path, 0, 1)
     key, ledger = f"{0:016x}", Ledger(tmp_path)
@@ -237,7 +237,7 @@ def test_a_damaged_packed_run_is_not_finished_and_harms_no_other(tmp_path: Path)
 
 
 @pytest.mark.parametrize("line", ["123", '{"key": "x"}', "[]", "null", '"a"'])
-def test_lines_of_no_meaning_are_passed_over(tmp_path: Path, line: str) -> None:
+def test_meaningless_lines_are_skipped(tmp_path: Path, line: str) -> None:
     fill(tmp_path, 0)
     for path in (tmp_path / INDEX, tmp_path / f"{0:016x}" / "failures.jsonl"):
         with path.open("a") as file:
@@ -249,14 +249,14 @@ def test_lines_of_no_meaning_are_passed_over(tmp_path: Path, line: str) -> None:
     assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0]
 
 
-def test_other_folders_are_none_of_its_business(tmp_path: Path) -> None:
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     make_run(folder=tmp_path / "a run of my own")
     assert Ledger(tmp_path).runs() == []
     Ledger(tmp_path).pack()
     assert (tmp_path / "a run of my own" / RECORDS).is_file()
 
 
-def test_where_nothing_can_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+def test_an_unwritable_ledger_is_reported_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
         with pytest.raises(RunError, match="Cannot keep a ledger in"):
@@ -278,7 +278,7 @@ def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="A process is working"):
         Ledger(tmp_path / "other").adopt(tmp_path / "again")
     held.close()
-    make_run(folder=tmp_path / "unknown")  # of a method that there is not
+    make_run(folder=tmp_path / "unknown")  # of a method that does not exist
     with pytest.raises(SettingsError, match="'ER' is not one of er"):
         ledger.adopt(tmp_path / "unknown")
 

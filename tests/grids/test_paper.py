@@ -1,4 +1,4 @@
-"""The paper's cells, against the paper; the presets that give them."""
+"""The paper's cells, checked against the paper, and the presets that reproduce them."""
 
 import os
 import re
@@ -15,8 +15,8 @@ TABLES = [name for name in published() if name.startswith("table")]
 PAPER = Path(os.environ.get("EVENKEEL_DATA", "/nowhere")).parent / "paper" / "cba.tex"
 
 
-@pytest.mark.skipif(not PAPER.is_file(), reason="the paper is not beside EVENKEEL_DATA")
-def test_every_number_of_the_papers_tables_is_there_and_no_other() -> None:
+@pytest.mark.skipif(not PAPER.is_file(), reason="the paper is not next to EVENKEEL_DATA")
+def test_the_cells_are_exactly_the_numbers_of_the_papers_tables() -> None:
     tables = re.findall(r"\\begin\{table\*?\}.*?\\end\{table\*?\}", PAPER.read_text(), re.S)
     for name, text in zip(TABLES, tables, strict=True):
         body = re.sub(r"scalebox\{[^}]*\}", "", text)
@@ -34,7 +34,7 @@ def test_every_number_of_the_papers_tables_is_there_and_no_other() -> None:
 
 
 def test_some_cells_are_where_they_belong() -> None:
-    """From the list of targets in the facts, which was made by hand."""
+    """From a list of targets that was made by hand."""
     cells = published()["table1"]["cells"]
     assert cells["cifar10"]["200"]["derpp-cba"] == [45.14, 23.39]
     assert cells["cifar100"]["5000"]["clser"] == [23.18, 34.35]
@@ -80,7 +80,7 @@ def test_every_cell_has_a_preset_and_a_run_of_its_own(name: str, net: str) -> No
         assert len(cell.values) == (0 if name.startswith("figure") else tasks + 1 if name == "table2" else 2)
 
 
-def test_settings_of_the_settings_of_the_paper() -> None:
+def test_the_configs_have_the_settings_of_the_paper() -> None:
     scenarios = {name: paper_table(name).cells[0].configs[0].scenario for name in ("table1", "table3", "table4")}
     assert [each and each["name"] for each in scenarios.values()] == ["disjoint", "blurry", "offline"]
     assert (scenarios["table3"] or {})["percent"] == 10
@@ -116,11 +116,11 @@ def test_a_part_of_a_table() -> None:
         ({"net": "thin"}, "net='thin' is not one of 'full', 'slim'"),
         ({"data": ["cifar10"], "memory": [2000]}, "memory=2000 is not one of 200, 500"),
         ({"settings": ["optimizer.rate=1"]}, "optimizer.rate is unknown"),
-        ({"settings": ["data.name=digits"]}, "about its own data"),
-        ({"settings": ["scenario.tasks=10"]}, "about its own data"),
-        ({"settings": ["limits.tasks=2"]}, "about its own data"),
+        ({"settings": ["data.name=digits"]}, "fixed by the paper"),
+        ({"settings": ["scenario.tasks=10"]}, "fixed by the paper"),
+        ({"settings": ["limits.tasks=2"]}, "fixed by the paper"),
     ],
 )
-def test_what_is_not_there_is_told(settings: dict[str, object], message: str) -> None:
+def test_unknown_values_are_reported(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         paper_table(**({"name": "table1"} | settings))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's: from records to cells, recomputed here the slow way."""
+"""Our numbers next to the paper's: from records to cells, recomputed here the slow way."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ ASKED = {"data": ["cifar10"], "memory": [500], "methods": ["er", "derpp"], "net"
 
 
 def keep(ledger: Ledger, config: Config, skill: float = 0.0) -> Results:
-    """A run of this config that never happened."""
+    """Write a made-up run of this config to the ledger."""
     run = make_run(config.name, seed=config.seed, adaptor=config.adaptor is not None, skill=skill, steps=4)
     started = replace(run.started, config=config.model_dump(mode="json"))
     folder = ledger.folder(run_key(config))
@@ -75,7 +75,7 @@ def test_accuracy_by_task(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_not_mistaken_for_the_same(tmp_path: Path) -> None:
-    """Runs of the full net, of another memory or data set are not shown for the slim one's."""
+    """Runs of the full net, or with other memory or settings, are not shown as those of the slim net."""
     ledger = Ledger(tmp_path)
     for other in ({"net": "full"}, {"memory": [200]}, {"settings": ["optimizer.lr=0.1"]}):
         for config in paper_table("table1", **(ASKED | other)).configs():  # type: ignore[arg-type]
@@ -99,8 +99,8 @@ def test_the_command_shows_what_is_there(tmp_path: Path, capsys: pytest.CaptureF
     assert code == 0
     assert "| ER + CBA | 3 |" in shown
     assert "| 45.41 |" in shown
-    assert "9.62" in shown  # a slip of the paper's
-    # Nothing is left to be run, so the command needs no data for it.
+    assert "9.62" in shown  # a slip in the paper
+    # Nothing is left to run, so the command needs no data.
     absent = ["--data", str(tmp_path / "none")]
     code, shown, _ = call(capsys, *arguments, "--list", *absent)
     assert code == 0
@@ -126,8 +126,8 @@ def test_a_list_without_data_has_no_estimate(
     assert not (tmp_path / "ledger").exists()
 
 
-def test_a_table_is_run_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole command on a data set of the real layout, made here: 16 images a class, one step a task."""
+def test_a_table_is_run_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole command on a data set of the real layout, made here: 16 images per class, one step per task."""
     write_cifar_parquet(tmp_path / "data" / "cifar10", pictures(160), pictures(20))
     arguments = ["reproduce", "table2", "--data-set", "cifar10", "--net", "slim", "--seeds", "1", "--workers", "0"]
     arguments += ["--set", "threads=1", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "ledger")]

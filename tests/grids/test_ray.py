@@ -35,7 +35,7 @@ def cluster() -> Iterator[Any]:
 
 
 def ray_workers() -> list[int]:
-    """Those that do a run now."""
+    """Return the ids of the processes that are doing a run now."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -77,9 +77,9 @@ def test_workers_killed_and_a_node_lost_change_nothing(tmp_path: Path, cluster: 
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "auto"])
-def test_no_cluster_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cluster_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from evenkeel.grids.launchers.cluster import RayCluster
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(SettingsError, match="no Ray cluster"):
+    with pytest.raises(SettingsError, match="No Ray cluster"):
         RayCluster(address, {"CPU": 1.0})

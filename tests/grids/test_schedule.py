@@ -1,4 +1,4 @@
-"""Grids: what is done, in what order, what happens when runs fail, die, or belong to another."""
+"""Grids: what is run, in which order, and what happens when runs fail, die, or belong to another grid."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ def go(grid: Grid, launcher: Launcher) -> Grid:
 
 
 @pytest.mark.parametrize("launcher", [InProcess(threads=1), Processes(workers=2, threads=1)])
-def test_a_run_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path, launcher: Launcher) -> None:
+def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, launcher: Launcher) -> None:
     configs = [digits("seed=1"), digits("optimizer.lr=1e30"), digits("seed=2")]
     good, bad, other = map(run_key, configs)
     grid = go(Grid(Ledger(tmp_path), jobs(configs, tmp_path)), launcher)
@@ -49,7 +49,7 @@ def test_a_run_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path, launcher
 
 @dataclass
 class Mortal:
-    """Its runs end at once without a word, until they have been started so many times."""
+    """A launcher whose runs die at once without an error until they have been started `deaths` times."""
 
     deaths: int
     threads: int = 1
@@ -73,17 +73,17 @@ class Dead:
 
 
 @pytest.mark.parametrize("deaths", [PATIENCE - 1, PATIENCE])
-def test_patience_with_runs_that_are_killed_has_an_end(tmp_path: Path, deaths: int) -> None:
+def test_restarts_of_killed_runs_are_limited(tmp_path: Path, deaths: int) -> None:
     launcher = Mortal(deaths)
     grid = go(Grid(Ledger(tmp_path), jobs([digits()], tmp_path)), launcher)
     assert len(launcher.started) == PATIENCE
     assert len(grid.finished) == (deaths < PATIENCE)
     if deaths == PATIENCE:
-        assert "5 times without a word" in grid.failed[run_key(digits())]
+        assert "5 times without an error message" in grid.failed[run_key(digits())]
         assert grid.ledger.failures(run_key(digits()))
 
 
-def test_a_run_that_another_is_at_work_on_is_left_to_it(tmp_path: Path) -> None:
+def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
     mine, theirs = digits("seed=1"), digits("seed=2")
     ledger = Ledger(tmp_path)
     held = Folder(ledger.folder(run_key(theirs)))
@@ -174,12 +174,12 @@ def test_grid_files(tmp_path: Path) -> None:
         ("[[blocks]]\nbase = 'digits'\nvarry = { }", "varry"),
         ("[[blocks]]\nbase = 'digits'\nset = { seed = 7 }", "seeds = "),
         ("[[blocks]]\nbase = 'digits'\nvary = { seed = [1, 2] }", "seeds = "),
-        ("[[blocks]]\nbase = 'digits'\nvary = { '' = [1] }", "names no setting"),
+        ("[[blocks]]\nbase = 'digits'\nvary = { '' = [1] }", "is not the name of a setting"),
         ("seeds = 'many'\n[[blocks]]\nbase = 'digits'", r"- seeds: input should be a valid integer\."),
         ("[[blocks", "not a TOML file"),
     ],
 )
-def test_faults_of_grid_files_are_told(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_in_grid_files_are_reported(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "grid.toml").write_text(text)
     with pytest.raises(SettingsError, match=message):
         read_grid(tmp_path / "grid.toml")
@@ -192,7 +192,7 @@ def test_a_grid_called_like_its_base_is_not_its_base(tmp_path: Path) -> None:
     assert read_grid(tmp_path / "digits.toml")[0].data["name"] == "digits"
 
 
-def test_a_fault_of_many_combinations_is_told_once(tmp_path: Path) -> None:
+def test_an_error_of_many_combinations_is_reported_once(tmp_path: Path) -> None:
     text = "[[blocks]]\nbase = 'digits'\nvary = { 'memory.capacity' = [1, 2, 3], 'optimizer.lr' = [-1] }"
     (tmp_path / "grid.toml").write_text(text)
     with pytest.raises(SettingsError, match="and 2 other combinations") as caught:
@@ -201,7 +201,7 @@ def test_a_fault_of_many_combinations_is_told_once(tmp_path: Path) -> None:
 
 
 def test_threads_do_not_make_another_run(tmp_path: Path) -> None:
-    """A grid that is started again with other workers finds its runs, and goes on with the threads they began with."""
+    """A grid restarted with other workers finds its runs, and resumes them with the threads they began with."""
     records = ek.run(digits(), out=tmp_path, save_every=0)
     for record in records:
         if record.kind == "step":

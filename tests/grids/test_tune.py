@@ -31,7 +31,7 @@ set = { "limits.train" = 20, "evaluation.every" = 0, "threads" = 1 }
 
 
 def search(folder: Path, text: str = FILE, stop: int | None = None) -> list[Tried]:
-    """Stopped, as by a kill, before the runs of so many rounds."""
+    """Run a search, interrupted before round number `stop`, as by a kill."""
     path = folder.with_suffix(".toml")
     path.write_text(text)
     ledger, rounds = Ledger(folder), list[str]()
@@ -46,7 +46,7 @@ def search(folder: Path, text: str = FILE, stop: int | None = None) -> list[Trie
     return Search(path).go(ledger, do)
 
 
-def test_a_search_that_was_stopped_finds_what_it_would_have_found(tmp_path: Path) -> None:
+def test_an_interrupted_search_finds_the_same_as_an_uninterrupted_one(tmp_path: Path) -> None:
     whole = search(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         search(tmp_path / "stopped", stop=2)
@@ -93,7 +93,7 @@ def test_the_command_writes_a_config_for_the_whole_stream(tmp_path: Path, capsys
     assert tomllib.loads((folder / "best.toml").read_text())["optimizer"]["lr"] == config.optimizer.lr
 
 
-def test_a_measure_that_is_not_measured_is_told(tmp_path: Path) -> None:
+def test_a_measure_that_is_not_measured_is_reported(tmp_path: Path) -> None:
     text = FILE.replace("seeds = 2", 'seeds = 1\nmeasure = "acc_auc"').replace("trials = 5", "trials = 1")
     with pytest.raises(SettingsError, match="'acc_auc' is not measured in these runs"):
         search(tmp_path / "one", text)
@@ -102,23 +102,23 @@ def test_a_measure_that_is_not_measured_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("low = 0.001", "low = 2.0", "is no range"),
+        ("low = 0.001", "low = 2.0", "is not a valid range"),
         ('"optimizer.lr"', '"optimizer.rate"', "optimizer.rate is unknown"),
         ("seeds = 2", 'seeds = 2\nmeasure = "acc_au"', "Did you mean 'acc_auc'"),
-        ("seeds = 2", 'seeds = 2\nmeasure = "recency_bias"', "neither better high nor low"),
+        ("seeds = 2", 'seeds = 2\nmeasure = "recency_bias"', "neither higher nor lower is better"),
         ("trials = 5", "trials = 0", "trials"),
-        ("high = 1.0", "high = inf", "is no range"),
+        ("high = 1.0", "high = inf", "is not a valid range"),
         ("low = 0.001", "low = true", "space.optimizer.lr"),
         ("seeds = 2", "seeds = 2\nseed = -1", "seed"),
-        ("tasks = 2", 'tasks = 1\nmeasure = "fm"', "needs two tasks"),
+        ("tasks = 2", 'tasks = 1\nmeasure = "fm"', "needs at least two tasks"),
         ('"memory.capacity"', '"seed"', "seeds = "),
-        ('"memory.capacity"', '"limits.tasks"', "give tasks and held_out"),
+        ('"memory.capacity"', '"limits.tasks"', "use tasks and held_out instead"),
         ('{ name = "cba", hidden = [8] }', '{ name = "cba", hiden = [8] }', "Did you mean 'hidden'"),
         ("low = 5, high = 50", "low = 0, high = 50", "memory.capacity = 0"),
         ("tasks = 2", "task = 2", "task"),
         ('base = "digits"', 'base = "digitz"', "Did you mean 'digits'"),
     ],
 )
-def test_faults_are_told_before_any_work(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_errors_are_reported_before_any_work(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         search(tmp_path / "faulty", FILE.replace(old, new), stop=0)

@@ -1,4 +1,4 @@
-"""Commands, called as a user would."""
+"""Commands, called as a user would call them."""
 
 import sys
 
@@ -8,7 +8,7 @@ from evenkeel import cli
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, output, errors."""
+    """Run a command; return exit code, output and errors."""
     before, sys.argv = sys.argv, ["evenkeel", *arguments]
     code = 0
     try:

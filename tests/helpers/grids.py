@@ -1,4 +1,4 @@
-"""Small grids, and whether two of them hold the same runs."""
+"""Small grids, and checks that two of them hold the same runs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs that never happened: records with the shape of real ones, made from a few numbers, for tests of what reads them.
+"""Made-up runs: records with the shape of real ones, made from a few numbers, for tests of code that reads them.
 
 Old tasks fade, the newest is predicted too often, and CBA softens both.
 """
@@ -38,7 +38,7 @@ def make_run(
     folder: Path | None = None,
     **config: Any,
 ) -> Results:
-    """A run of `tasks` tasks of `steps` steps each; `stop`: the step at which it was killed."""
+    """Return a run of `tasks` tasks of `steps` steps each; `stop`: the step at which it was killed."""
     rng = np.random.default_rng([seed, len(name), adaptor, tasks])
     each = classes if domains else classes // tasks
     owned = [list(range(classes)) if domains else list(range(k * each, (k + 1) * each)) for k in range(tasks)]
@@ -115,7 +115,7 @@ def make_run(
 
 
 def _kept(records: Sequence[Record], usage: Session, folder: Path | None) -> Results:
-    """The run as its folder gives it back, where there is one."""
+    """Return the run, as read back from its folder if there is one."""
     if folder is not None:
         folder.mkdir(parents=True)
         (folder / RECORDS).write_text("".join(map(to_line, records)))
@@ -125,7 +125,7 @@ def _kept(records: Sequence[Record], usage: Session, folder: Path | None) -> Res
 
 
 def make_runs(seeds: int = 5, methods: Sequence[str] = ("ER", "DER++"), **settings: Any) -> list[Results]:
-    """Each method without and with CBA, over so many seeds."""
+    """Return runs of each method without and with CBA, over this many seeds."""
     return [
         make_run(f"{method} + CBA" if adaptor else method, seed=seed, adaptor=adaptor, skill=4 * place, **settings)
         for place, method in enumerate(methods)

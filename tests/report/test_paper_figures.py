@@ -1,4 +1,4 @@
-"""Figures of the paper: what is drawn and tabled, by hand; which runs they can be made of; pages that need no other."""
+"""Figures of the paper: curves and tables checked by hand, the runs they need, and self-contained pages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ T_975 = 4.302652730  # Student's t, 97.5%, 2 degrees of freedom, from a table
 
 
 def _swapped(run: Results, one: int = 3, other: int = 4) -> Results:
-    """The same numbers from a stream in which these two tasks come in the other order."""
+    """Return the same numbers from a stream in which these two tasks are swapped."""
     tasks: list[Mapping[str, Any]] = list(run.started.tasks)
     names = run.started.data["classes"]
     tasks[one], tasks[other] = (
@@ -40,7 +40,7 @@ def _swapped(run: Results, one: int = 3, other: int = 4) -> Results:
 
 
 def _ended_at(run: Results, accuracy: float) -> Results:
-    """The same run, with another accuracy on the first task at the last point."""
+    """Return the same run with another accuracy on the first task at the last point."""
     *points, last = run.anytime
     return replace(run, anytime=[*points, replace(last, accuracy=[accuracy, *last.accuracy[1:]])])
 
@@ -57,7 +57,7 @@ def _shown(name: str, runs: Sequence[Results]) -> PageBlock:
 
 
 def _tables(block: PageBlock) -> list[dict[str, list[str]]]:
-    """The texts of each row by its head; the first row are the columns."""
+    """Return the texts of each row by its head; the first row holds the columns."""
     parts = [part for section in block.sections for part in section.parts if isinstance(part, PageTable)]
     return [
         {"": list(part.columns[1:])} | {row.head: [cell.text for cell in row.cells] for row in part.rows}
@@ -66,7 +66,7 @@ def _tables(block: PageBlock) -> list[dict[str, list[str]]]:
 
 
 def _number(values: Sequence[float], *, signed: bool = False) -> str:
-    """Of three values."""
+    """Return mean and half interval of three values."""
     mean = fmean(values)
     sign = "+" if signed and abs(mean) >= 0.05 else ""
     return f"{mean:{sign}.1f} ± {T_975 * stdev(values) / 3**0.5:.1f}".replace("-", "\u2212")
@@ -74,7 +74,7 @@ def _number(values: Sequence[float], *, signed: bool = False) -> str:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Series]:
-    """The lines of the curves that are drawn."""
+    """Collect the lines of the curves that are drawn."""
     found: dict[str, Series] = {}
 
     def watched(scene: Scene, lines: Mapping[str, Series], ylabel: str, **how: Any) -> str:
@@ -104,11 +104,11 @@ def test_figure_1_in_numbers() -> None:
         assert table[f"ER: {FROG_FIRST}"][task] == _number(last[:3])
         assert table[f"ER: {SHIP_FIRST}"][task] == _number(last[3:])
         changes = [after - before for before, after in zip(last[:3], last[3:], strict=True)]
-        assert table["difference to the first order, paired by seed"][task] == _number(changes, signed=True)
-    assert table["difference to the first order, paired by seed"][:4] == ["0.0 ± 0.0"] * 4
+        assert table["difference from the first order, paired by seed"][task] == _number(changes, signed=True)
+    assert table["difference from the first order, paired by seed"][:4] == ["0.0 ± 0.0"] * 4
 
 
-def test_figure_1_tells_methods_and_orders_apart(drawn: dict[str, Series]) -> None:
+def test_figure_1_distinguishes_methods_and_orders(drawn: dict[str, Series]) -> None:
     small = {"capacity": 50, "policy": "reservoir"}
     runs = [make_run(class_names=CIFAR10), make_run(class_names=CIFAR10, memory=small)]
     adapted = make_run("ER + CBA", adaptor=True, class_names=CIFAR10)
@@ -123,8 +123,8 @@ def test_figure_1_tells_methods_and_orders_apart(drawn: dict[str, Series]) -> No
     assert "a single seed" in block.findings[0]
 
 
-def test_figure_1_gives_one_name_to_what_differs_in_the_order() -> None:
-    """As presets do, whose names say it already; whichever comes first."""
+def test_figure_1_gives_one_name_to_groups_that_differ_only_in_order() -> None:
+    """Such as presets, whose names already include the order; whichever comes first."""
     named = [_named(run, "ER, tasks 4 and 5 swapped") for run in SHIPS]
     expected = _tables(_shown("figure1", [*SHIPS, *FROGS]))
     assert _tables(_shown("figure1", [*named, *FROGS])) == expected
@@ -138,7 +138,7 @@ def _named(run: Results, name: str) -> Results:
 
 
 def test_figure_1_with_many_classes() -> None:
-    """Labels name the first of them, as far as that tells the orders apart."""
+    """Labels name only the first classes if that distinguishes the orders."""
     run = make_run(classes=20)
     (table,) = _tables(_shown("figure1", [run, _swapped(run)]))
     assert "ER: {class 12, class 13, …} then {class 16, class 17, …}" in table
@@ -173,7 +173,7 @@ def test_figure_3_in_numbers() -> None:
 
 
 def _taken(runs: Sequence[Results], true: int, taken: int) -> float:
-    """Percent of the samples of one task that are taken for another, mean over runs, sample by sample."""
+    """Return the percent of the samples of one task predicted as another, mean over runs, sample by sample."""
     found = []
     for run in runs:
         right = total = 0
@@ -215,15 +215,15 @@ def test_figure_4_in_numbers(drawn: dict[str, Series]) -> None:
 
 
 def _area(run: Results, task: int) -> float:
-    """5: of all tasks."""
+    """Return ACC_AUC of one task; 5 stands for all tasks."""
     points = [sum(point.accuracy) / len(point.accuracy) for point in run.anytime if task in (point.task, 5)]
     return sum(points) / len(points)
 
 
 def test_areas_by_hand() -> None:
-    """The mean within each task, over the tasks seen by then; the whole stream by points, and not by tasks."""
-    told = [(0, [10.0]), (0, [30.0]), (0, [50.0]), (2, [20.0, 40.0, 60.0])]
-    points = [Anytime(5 * place, task, accuracy, []) for place, (task, accuracy) in enumerate(told)]
+    """The mean within each task, over the tasks seen by then; the whole stream by points, not by tasks."""
+    accuracies = [(0, [10.0]), (0, [30.0]), (0, [50.0]), (2, [20.0, 40.0, 60.0])]
+    points = [Anytime(5 * place, task, accuracy, []) for place, (task, accuracy) in enumerate(accuracies)]
     (table,) = _tables(_shown("figure4", [replace(make_run(tasks=3, classes=3), anytime=points)]))
     assert table["ER"] == ["30.0", "\u2013", "40.0", "32.5"]
 
@@ -244,7 +244,7 @@ def test_unfinished_runs_are_in_no_table() -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_pages_need_nothing_else(name: str, tmp_path: Path) -> None:
+def test_pages_are_self_contained(name: str, tmp_path: Path) -> None:
     path = tmp_path / "new folder" / f"{name}.html"
     write_figure(name, RUNS[name], path)
     html = path.read_text()
@@ -266,7 +266,7 @@ def test_pages_need_nothing_else(name: str, tmp_path: Path) -> None:
     assert [each.read_bytes() for each in (path, *pictures)] == before
 
 
-def test_names_cannot_run(tmp_path: Path) -> None:
+def test_names_cannot_inject_scripts(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     runs = [make_run(f"{evil}{seed}", class_names=[evil, *CIFAR10[1:9], evil * 9], data=evil) for seed in range(2)]
     for name, given in {"figure1": [*runs, *map(_swapped, runs)], "figure3": runs, "figure4": runs}.items():
@@ -309,7 +309,7 @@ WRONG: dict[str, tuple[str, list[Results], str]] = {
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_runs_that_will_not_do(which: str, tmp_path: Path) -> None:
+def test_unsuitable_runs(which: str, tmp_path: Path) -> None:
     name, runs, message = WRONG[which]
     with pytest.raises(RunError, match=message):
         write_figure(name, runs, tmp_path / "page.html")
@@ -324,7 +324,7 @@ def test_other_names(tmp_path: Path) -> None:
 
 
 def test_longer_streams_fit_on_paper() -> None:
-    """Ten tasks and the whole are more columns than a sheet has room for."""
+    """Ten tasks and the whole stream are more columns than fit on a sheet."""
     tables = _tables(_shown("figure4", make_runs(2, ["ER"], tasks=10)))
     assert [len(table[""]) for table in tables] == [6, 5]
     assert [name for table in tables for name in table[""]][-1] == "whole stream"

@@ -34,7 +34,7 @@ T_975 = {2: 12.706204736, 3: 4.302652730, 5: 2.776445105}  # Student's t, 97.5%,
 
 
 class _Page(HTMLParser):
-    """Tables, headings, texts and ids of a page; every tag it opens is closed."""
+    """Tables, headings, texts and ids of a page whose tags are all closed."""
 
     VOID = ("meta", "br", "img", "link", "input", "hr")
 
@@ -210,7 +210,7 @@ def test_configs_can_be_copied(four: tuple[list[Results], _Page, str]) -> None:
         kept = tomllib.loads(code)
         assert kept["seed"] == run.seed
         assert kept["name"] == run.label
-        assert kept["data"] == {"name": "digits"}  # what is None is left out
+        assert kept["data"] == {"name": "digits"}  # None values are left out
         assert ("adaptor" in kept) == (run.started.config["adaptor"] is not None)
 
 
@@ -220,9 +220,9 @@ def test_findings_are_hedged() -> None:
 
     better = finding(*make_runs(5, ["ER"]))
     assert "(5 seeds): ACC and FM got better" in better
-    assert "learning accuracy by" in better  # what it costs is told with what it brings
-    assert finding(*make_runs(1, ["ER"])).endswith("(1 seed); a single seed cannot tell this from chance.")
-    assert "no two of them differ in CBA alone" in finding(make_run("ER"), make_run("DER++"))
+    assert "learning accuracy by" in better  # the cost is reported along with the gain
+    assert finding(*make_runs(1, ["ER"])).endswith("(1 seed); a single seed cannot show whether this is significant.")
+    assert "no two of them differ only in CBA" in finding(make_run("ER"), make_run("DER++"))
     assert finding(make_run("ER")).startswith("ER reached ACC ")
     assert finding(make_run("ER", stop=90)).startswith("No run is finished yet")
     assert "no finished seed in common" in finding(make_run(), make_run("ER + CBA", adaptor=True, seed=1))
@@ -230,13 +230,13 @@ def test_findings_are_hedged() -> None:
     adapted = [make_run("ER + CBA", seed=seed, adaptor=True) for seed in range(3)]
     by_chance = [_with_acc(run, acc) for run, acc in zip(adapted, [49.0, 50.0, 53.0], strict=True)]
     assert "ACC by +0.7 ± 5.2" in finding(*plain, *by_chance)
-    assert re.search("the change in ACC.* is not clear of chance", finding(*plain, *by_chance))
+    assert re.search("the change in ACC.* is not significant", finding(*plain, *by_chance))
     worse = [_with_acc(run, acc) for run, acc in zip(adapted, [40.0, 41.0, 42.0], strict=True)]
     assert "ACC, FM and learning accuracy got worse" in finding(*plain, *worse)
 
 
 def _with_acc(run: Results, acc: float) -> Results:
-    """The same run, with another accuracy in the end."""
+    """Return the same run with another accuracy at the end."""
     tested = [*run.tested[:-1], replace(run.tested[-1], accuracy=[acc] * len(run.started.tasks))]
     return replace(run, tested=tested)
 
@@ -255,20 +255,23 @@ def test_a_bound_is_never_the_best() -> None:
     table, *notes = comparison(scene).parts
     assert isinstance(table, PageTable)
     assert {row.head for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
-    assert any(isinstance(note, Note) and "Bounds are no methods to use" in note.text for note in notes)
+    assert any(isinstance(note, Note) and "Bounds are references, not methods to use" in note.text for note in notes)
 
 
 def test_unfinished_runs(tmp_path: Path) -> None:
-    """They are named, and no mean has them."""
+    """They are listed, and no mean includes them."""
     done = [make_run(seed=seed) for seed in range(3)]
     page, html = _write([*done, make_run(seed=3, stop=130), make_run("DER++", stop=130)], tmp_path)
     row, other = page.tables[0][1:]
     assert row[1] == _estimate([_acc(run) for run in done])
     assert row[-1] == "3 (1 unfinished)"
     assert other[1:] == ["\u2013"] * 4 + ["0 (1 unfinished)"]
-    assert "Unfinished, and in no mean of a table: ER seed 3 (step 130 of 200), DER++ seed 0 (step 130 of 200)." in html
+    assert (
+        "Unfinished, and not in the means of any table: ER seed 3 (step 130 of 200), DER++ seed 0 (step 130 of 200)."
+        in html
+    )
     assert "DER++ (unfinished)" in html
-    for table in page.tables[1:3]:  # by task: no column for what is only half done
+    for table in page.tables[1:3]:  # by task: no column for unfinished runs
         assert table[0] == ["task", "ER"]
     assert page.tables[2][5] == ["task 4", _estimate([run.tested[-1].accuracy[4] for run in done])]
     assert "ER, seed 3: unfinished: step 130 of 200" in html
@@ -280,7 +283,7 @@ def test_killed_anywhere(stop: int, tmp_path: Path) -> None:
 
 
 def test_torn_files(tmp_path: Path) -> None:
-    """A run as a kill leaves it: half a line at the end, of the usage too."""
+    """A run as a kill leaves it, with half a line at the end, also of the usage."""
     make_run(folder=tmp_path / "run")
     for name in ("records.jsonl", "usage.jsonl"):
         path = tmp_path / "run" / name
@@ -298,7 +301,7 @@ def test_a_seed_counts_once(tmp_path: Path) -> None:
 
 
 def test_data_sets_are_never_mixed(tmp_path: Path) -> None:
-    """Nor are scenarios; each has a comparison of its own."""
+    """Nor are scenarios; each has its own comparison."""
     kinds = (("digits", "disjoint"), ("cifar10", "disjoint"), ("digits", "blurry"))
     runs = [make_run(seed=seed, data=data, scenario=scenario) for data, scenario in kinds for seed in range(2)]
     page, _ = _write(runs, tmp_path)
@@ -335,7 +338,7 @@ def test_strange_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_domains(tmp_path: Path) -> None:
-    """Where tasks share their classes, no prediction belongs to a task."""
+    """If tasks share their classes, no prediction belongs to a task."""
     page, html = _write([make_run(domains=True)], tmp_path)
     assert "Predictions by task" in page.headings
     assert "Tasks share their classes here" in html
@@ -356,7 +359,7 @@ def test_no_runs(tmp_path: Path) -> None:
 
 
 def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails leaves the old report, and no rubbish."""
+    """A failure leaves the old report and no temporary files."""
     path = tmp_path / "new folder" / "report.html"
     write_report([make_run()], path)
     before = path.read_bytes()
@@ -374,7 +377,7 @@ def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_import_is_light() -> None:
-    """Only who writes a report waits for matplotlib, and its settings stay as they were."""
+    """matplotlib is imported only to write a report."""
     code = (
         "import sys, evenkeel, evenkeel.results.records, evenkeel.results.groups; sys.exit('matplotlib' in sys.modules)"
     )
@@ -425,7 +428,7 @@ def evil(folder: Path) -> Path:
 def test_browser(browser: "Browser", evil: Path, width: int, height: int, scheme: str) -> None:
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
-    faults, requests = _listen(page)
+    errors, requests = _listen(page)
     page.goto(evil.as_uri())
     _figures_are_drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -440,36 +443,36 @@ def test_browser(browser: "Browser", evil: Path, width: int, height: int, scheme
     assert _contrast(page) >= 4.5
     page.locator("summary").last.click()
     assert page.locator("pre").last.bounding_box() is not None
-    assert (faults, requests) == ([], [evil.as_uri()])
+    assert (errors, requests) == ([], [evil.as_uri()])
     context.close()
 
 
 def test_print(browser: "Browser", evil: Path) -> None:
-    """On paper nothing is folded or cut off, whatever the screen's colours."""
+    """On paper nothing is folded or cut off, whatever the colours of the screen."""
     context = browser.new_context(viewport={"width": 700, "height": 1000}, color_scheme="dark")
     page = context.new_page()
-    faults, requests = _listen(page)
+    errors, requests = _listen(page)
     page.goto(evil.as_uri())
     page.emulate_media(media="print")
     _figures_are_drawn(page)
     assert all(each.bounding_box() for each in page.locator("details:not(.repeat) pre").all())
     assert page.locator("details:not(.repeat) pre").count() > 0
-    assert not any(each.bounding_box() for each in page.locator(".repeat pre").all())  # once a group is enough paper
+    assert not any(each.bounding_box() for each in page.locator(".repeat pre").all())  # one per group is enough
     cut = "[...document.querySelectorAll('.scroll, pre')].filter(each => each.scrollWidth > innerWidth).length"
     assert page.evaluate(cut) == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.pdf(format="A4").startswith(b"%PDF")
-    assert (faults, requests) == ([], [evil.as_uri()])
+    assert (errors, requests) == ([], [evil.as_uri()])
     context.close()
 
 
 def _listen(page: "Page") -> tuple[list[str], list[str]]:
-    faults: list[str] = []
+    errors: list[str] = []
     requests: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    return faults, requests
+    return errors, requests
 
 
 def _figures_are_drawn(page: "Page") -> None:
@@ -484,7 +487,7 @@ def _figures_are_drawn(page: "Page") -> None:
 
 
 def _contrast(page: "Page") -> float:
-    """The lowest between a line of text and the page, by the formula of the WCAG."""
+    """Return the lowest contrast between text and page, by the formula of the WCAG."""
     found = page.evaluate(
         "['body', 'figcaption', 'svg text', 'a', 'td'].map(each => { const style ="
         " getComputedStyle(document.querySelector(each)); return each.startsWith('svg') ? style.fill : style.color; })"
@@ -499,7 +502,7 @@ def _luminance(rgb: list[int]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_scenarios_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_scenarios_with_the_same_name_are_distinguished(tmp_path: Path) -> None:
     page, _ = _write([make_run(tasks=5), make_run(tasks=2)], tmp_path)
     names = [heading for heading in page.headings if "digits" in heading]
     assert names == ["digits, disjoint (tasks: 5)", "digits, disjoint (tasks: 2)"]

@@ -1,4 +1,4 @@
-"""Tables in each format: nothing lost, nothing cut, and no name that the format takes for its own."""
+"""Tables in each format: nothing is lost or cut off, and no name is interpreted as markup."""
 
 import csv
 import re
@@ -95,7 +95,7 @@ def test_people_read_rounded_numbers() -> None:
 
 
 def hostile(text: str) -> ResultTable:
-    """The text wherever there may be one."""
+    """Return a table with the text everywhere a text may be."""
     return ResultTable(text, [text, "n"], [[text, 1.0], [Shown("x", text), 2.0]], [text], frozenset({1}))
 
 
@@ -105,7 +105,7 @@ def test_markdown_with_hostile_names() -> None:
     assert len(table.splitlines()) == 4
     for line in table.splitlines():
         assert len(re.split(r"(?<!\\)(?:\\\\)*\|", line)) == 4  # two cells, each with a bar on both sides
-    plain = re.sub(r"\\(.)", "", title)  # without what is escaped
+    plain = re.sub(r"\\(.)", "", title)  # without escaped characters
     assert not set("`*_[]<>|~&$\\") & set(plain)
     assert re.sub(r"\\(.)", r"\1", title) == f"{HOSTILE} # new"
 
@@ -124,7 +124,7 @@ LATEX = {
 
 
 def unlatex(text: str) -> str:
-    """What LaTeX would print; fails on a character that it would act upon."""
+    """Return what LaTeX would print; fail on a character that it would interpret."""
     known = "|".join(map(re.escape, LATEX))
     assert re.fullmatch(rf"(?:{known}|[^\\&%$#_{{}}~^<>|\[\]*±↑↓\n])*", text), text
     return re.sub(known, lambda found: LATEX[found[0]], text)
@@ -150,7 +150,7 @@ def test_latex_with_hostile_names(text: str) -> None:
 
 
 class _Parsed(HTMLParser):
-    """Which tags there are, all closed, and the texts between them."""
+    """The tags of a page, all closed, and the texts between them."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -200,24 +200,24 @@ def test_text_is_never_cut_or_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(text.splitlines()) == 6
 
 
-def test_a_terminal_obeys_no_name() -> None:
-    console = Console(width=400, file=StringIO(), record=True)  # with markup and emoji, as a user's own may be
+def test_a_terminal_interprets_no_name() -> None:
+    console = Console(width=400, file=StringIO(), record=True)  # with markup and emoji, as a user's console may be
     console.print(to_rich(hostile(f"{HOSTILE}\x1b[2J")))
     assert console.export_text().count(f"{HOSTILE}\ufffd[2J") == 5
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_format_ends_with_its_line(format: str) -> None:
+def test_every_format_ends_with_one_newline(format: str) -> None:
     for sheet in (SMALL, ResultTable("", ["a"], [])):
         assert re.search(r"[^\n]\n\Z", render(sheet, format))
 
 
-def test_a_format_that_there_is_not() -> None:
+def test_an_unknown_format() -> None:
     with pytest.raises(SettingsError, match=r"format='latx' is not one of 'text', .* Did you mean 'latex'"):
         render(SMALL, "latx")
 
 
-def test_the_measures_are_those_of_the_terminal() -> None:
+def test_the_measures_equal_those_in_the_terminal() -> None:
     runs = [*make_runs(3, ["ER"]), make_run("DER++", data="cifar10", stop=90)]
     sheet = measures_table(runs, ["acc", "fwt"])
     ((without, with_),) = pairs(groups(runs))
@@ -266,7 +266,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert code == 0
     assert "Left out" in err
     lines = out.splitlines()
-    assert len(lines) == 3 + 1 + 3 + 1  # wider than any screen, and still a line to a row
+    assert len(lines) == 3 + 1 + 3 + 1  # wider than any screen, and still one line per row
     assert all(measure.title in lines[2] for measure in MEASURES.values())
 
 
@@ -290,7 +290,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_one_message(
+def test_an_error_is_one_message(
     arguments: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = call(capsys, "table", str(folder), *arguments)

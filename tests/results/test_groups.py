@@ -1,4 +1,4 @@
-"""What several runs say together."""
+"""Groups of runs: labels, means, intervals, paired gains."""
 
 import random
 from dataclasses import replace
@@ -23,7 +23,7 @@ PLAIN = [make_run("ER", seed=seed) for seed in range(4)]
 WITH = [make_run("ER + CBA", seed=seed, adaptor=True, method={"name": "ER"}) for seed in range(1, 6)]
 
 
-def test_an_interval_is_student_s() -> None:
+def test_an_interval_is_students_t() -> None:
     values = [1.0, 2.0, 4.0, 9.0]
     found = Estimate.of(values)
     assert found is not None
@@ -44,7 +44,7 @@ def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
         assert gain(name, without, with_) == Estimate.of(differences)
 
 
-def test_what_is_not_the_same_is_not_averaged() -> None:
+def test_runs_with_different_settings_are_not_averaged() -> None:
     other = make_run("ER", seed=9, memory={"capacity": 500, "policy": "reservoir"})
     strange = replace(PLAIN[0], started=replace(PLAIN[0].started, data={**PLAIN[0].started.data, "digest": "other"}))
     found = groups([*PLAIN, other, strange])
@@ -106,7 +106,7 @@ def test_bounds_are_labelled_whatever_their_name() -> None:
     assert [group.is_bound for group in found] == [False, True, True, True]
 
 
-def test_labels_tell_all_groups_apart_with_as_few_settings_as_that_takes() -> None:
+def test_labels_distinguish_all_groups_with_as_few_settings_as_possible() -> None:
     tables = [dict(zip("abcd", values, strict=True)) for values in ((1, 1, 1, 1), (2, 2, 2, 1), (2, 2, 2, 3))]
     run = make_run("ER + CBA", adaptor=True)
     runs = [
@@ -122,12 +122,12 @@ def test_labels_tell_all_groups_apart_with_as_few_settings_as_that_takes() -> No
 def test_threads_make_no_group_of_their_own() -> None:
     runs = [make_run(seed=0, threads=1), make_run(seed=1, threads=2), make_run(seed=1, threads=4)]
     (group,) = groups(runs)
-    assert [run.seed for run in group.runs] == [0, 1]  # one run of each seed counts
+    assert [run.seed for run in group.runs] == [0, 1]  # one run per seed counts
     assert group.label == "ER"
 
 
-def test_an_order_for_runs_that_come_in_none() -> None:
-    """Methods as they are registered, each without CBA first, seeds in order, whatever the folders are called."""
+def test_runs_without_an_order_are_sorted() -> None:
+    """Methods in the order of ROWS, each without CBA first, seeds ascending, whatever the folders are called."""
     names = [("er", False), ("er", True), ("derpp", False), ("derpp", True), ("of one's own", False)]
     runs = [
         make_run(name + " + CBA" * adaptor, seed=seed, adaptor=adaptor, method={"name": name})

@@ -1,4 +1,4 @@
-"""Measures of a run, by hand and by what other libraries publish for the same matrices."""
+"""Measures of a run, checked by hand and against what other libraries publish for the same matrices."""
 
 import inspect
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from evenkeel.results import metrics
 Matrix = NDArray[np.float64]
 
 # Three tasks. Task 0 is best in the middle (70 -> 80 -> 50), task 1 falls from 60 to 45, task 2 is just learned;
-# what is above the diagonal was measured before the task was learned.
+# values above the diagonal were measured before the task was learned.
 HAND: Matrix = np.array([[70.0, 10.0, 20.0], [80.0, 60.0, 30.0], [50.0, 45.0, 90.0]])
 BY_HAND: dict[str, tuple[Callable[[Matrix], float], float]] = {
     "average-accuracy": (metrics.average_accuracy, (50 + 45 + 90) / 3),
@@ -39,7 +39,7 @@ def test_by_hand(measure: Callable[[Matrix], float], expected: float) -> None:
     assert np.array_equal(HAND, before)  # the released code pads its caller's lists
 
 
-# Vectors that Avalanche ("first minus now") and Continuum test themselves by, as fractions of 1.
+# Vectors from the tests of Avalanche ("first minus now") and Continuum, as fractions of 1.
 AVALANCHE: Matrix = np.array([[1, 0, 0], [0.5, 0.8, 1], [0.2, 1, 0.5]])
 CONTINUUM: Matrix = np.array([[1, 0.25], [0.25, 0.25]])
 CONTINUUM_TRANSFER: Matrix = np.array([[1, 0.5], [0.5, 0]])
@@ -59,14 +59,14 @@ def test_published_vectors(measure: Callable[[Matrix], float], matrix: Matrix, e
 
 
 def test_forgetting_by_class_as_i_blurry_counts_it() -> None:
-    """Three task ends, five classes: one forgotten, one best in the end, one new, one never learned, one kept."""
+    """Three task ends, five classes: one forgotten, one best at the end, one new, one never learned, one kept."""
     recall: Matrix = np.array([[80.0, 20, 0, 0, 50], [60.0, 30, 0, 0, 50], [10.0, 70, 90, 0, 50]])
     assert metrics.forgetting_before_end(recall) == pytest.approx((70 - 40 + 0) / 3)
     assert metrics.forgetting_before_end(np.array([[0.0, 0], [50, 50]])) == 0  # nothing was learned before the end
 
 
 def test_signs() -> None:
-    """Forgetting is bad when positive, transfer when negative; what got better is negative forgetting since learned."""
+    """Forgetting is bad if positive, transfer if negative; improvement is negative forgetting since learned."""
     better: Matrix = np.array([[40.0, 0.0], [60.0, 50.0]])
     assert metrics.forgetting(better) == 0  # the last row counts among the best
     assert metrics.forgetting_since_learned(better) == -20
@@ -86,7 +86,7 @@ def test_a_single_task_has_forgotten_nothing(name: str) -> None:
 
 
 def test_formulas_for_reports() -> None:
-    """The first line is a formula; below it stands who uses it."""
+    """The first line is a formula; below it is who uses it."""
     public = [
         each
         for name, each in inspect.getmembers(metrics, inspect.isfunction)
@@ -115,12 +115,12 @@ def test_how_the_measures_relate(r: Matrix) -> None:
     assert metrics.forgetting(r) >= max(0, metrics.forgetting_since_learned(r)) - 1e-9
     assert all(np.isfinite(measure(r)) for name, (measure, _) in BY_HAND.items() if name != "forward-transfer")
 
-    lower = np.tril(r)  # nothing is known of a task before it comes, and what is last was not there before
+    lower = np.tril(r)  # nothing is known about a task before it arrives
     assert metrics.average_incremental_accuracy(r) == pytest.approx(metrics.average_incremental_accuracy(lower))
     ends = [metrics.average_accuracy(lower[: t + 1, : t + 1]) for t in range(tasks)]
     assert metrics.average_incremental_accuracy(r) == pytest.approx(sum(ends) / tasks)
 
-    learned = r + 1  # every task is got right at times
+    learned = r + 1  # every task is above 0 at some time
     learned[:-1, -1] = 0
     before = metrics.forgetting_before_end(learned)
     assert metrics.forgetting(learned) == pytest.approx(
@@ -169,10 +169,10 @@ def test_areas_by_task(drawn: list[tuple[int, float]]) -> None:
 
 
 def test_worst_case_accuracy_by_hand() -> None:
-    """Both old tasks drop below all they have at task ends, when a later one begins."""
+    """Both old tasks drop below all their values at task ends when a later one begins."""
     curve: list[list[float]] = [[40, 0, 0], [70, 0, 0], [15, 30, 0], [80, 60, 0], [30, 5, 80], [50, 45, 90]]
     tasks = [0, 0, 1, 1, 2, 2]
-    # Task 0 is at 15 when task 1 begins, task 1 at 5 when task 2 begins; what was before they were learned is no drop.
+    # Task 0 is at 15 when task 1 begins, task 1 at 5 when task 2 begins; values before they were learned are no drop.
     assert metrics.worst_case_accuracy(curve, tasks, HAND) == pytest.approx((15 + 5 + 90) / 3)
     assert metrics.worst_case_accuracy(curve[:2], tasks[:2], HAND) == pytest.approx((50 + 45 + 90) / 3)
     assert metrics.worst_case_accuracy([[3.0], [9.0]], [0, 0], np.array([[70.0]])) == 70
@@ -195,13 +195,13 @@ def test_the_worst_case_is_no_better_than_the_end(r: Matrix, data: st.DataObject
     assert worst == pytest.approx(by_formula)
 
 
-# ---- what is predicted ----
+# ---- predictions ----
 
 
 def test_recency_bias() -> None:
     assert metrics.recency_bias([10, 10, 10, 10]) == 25  # fair: 100/T
     assert metrics.recency_bias([10, 30, 60]) == 60
-    assert metrics.recency_bias([0.1, 0.1, 0.2]) == pytest.approx(50)  # shares do as well
+    assert metrics.recency_bias([0.1, 0.1, 0.2]) == pytest.approx(50)  # shares work too
     assert metrics.recency_bias([7]) == 100
     assert metrics.recency_bias([5, 0]) == 0
     assert metrics.recency_bias([]) == metrics.recency_bias([0, 0]) == 0
@@ -211,6 +211,6 @@ def test_recency_bias() -> None:
 def test_recall_by_class() -> None:
     confusion = [[8, 2, 0], [0, 0, 0], [1, 2, 1]]
     assert metrics.class_recall(confusion).tolist() == [80, 0, 25]
-    assert metrics.class_recall(np.array(confusion) / 100).tolist() == pytest.approx([80, 0, 25])  # shares do as well
+    assert metrics.class_recall(np.array(confusion) / 100).tolist() == pytest.approx([80, 0, 25])  # shares work too
     assert metrics.class_recall([[3]]).tolist() == [100]
     assert metrics.class_recall(np.zeros((0, 0))).tolist() == []

@@ -1,4 +1,4 @@
-"""Paired statistics against slow versions written by hand, and what is compared with what."""
+"""Paired statistics against slow versions written by hand, and which groups are compared."""
 
 import csv
 import re
@@ -26,7 +26,7 @@ from tests.helpers.runs import make_run, make_runs
 
 
 def slow_t(differences: list[float]) -> float:
-    """The area under Student's density outside of t, by the trapezoidal rule."""
+    """Return the area under Student's density outside of t, by the trapezoidal rule."""
     d = np.array(differences)
     n, nu = len(d), len(d) - 1
     t = abs(d.mean()) / (sqrt(((d - d.mean()) ** 2).sum() / nu) / sqrt(n))
@@ -36,7 +36,7 @@ def slow_t(differences: list[float]) -> float:
 
 
 def slow_wilcoxon(differences: list[float]) -> float:
-    """The share of all ways to give signs whose sum of ranks is as far from the middle."""
+    """Return the share of all sign assignments whose rank sum is at least as far from the middle."""
     sizes = [abs(each) for each in differences if each]
     ranks = [sum(other < each for other in sizes) + (sizes.count(each) + 1) / 2 for each in sizes]
     middle = sum(ranks) / 2
@@ -46,7 +46,7 @@ def slow_wilcoxon(differences: list[float]) -> float:
 
 
 def slow_holm(values: list[float]) -> list[float]:
-    """Each by its definition: the highest, over the values up to it, of the value times how many are not below it."""
+    """Apply the definition: the highest, over the values up to it, of the value times how many are not below it."""
     ordered = sorted(values)
     scaled = [value * (len(values) - place) for place, value in enumerate(ordered)]
     return [min(1.0, max(scaled[: ordered.index(value) + 1])) for value in values]
@@ -61,26 +61,26 @@ def test_the_t_test(n: int) -> None:
 
 
 @given(st.lists(st.integers(-4, 4).map(float), min_size=2, max_size=9))
-def test_wilcoxon_s_test_is_exact_with_ties_and_zeros(differences: list[float]) -> None:
+def test_wilcoxons_test_is_exact_with_ties_and_zeros(differences: list[float]) -> None:
     assert signed_rank(differences) == pytest.approx(slow_wilcoxon(differences))
 
 
 @pytest.mark.parametrize("n", [2, 5, 12, 40])
-def test_wilcoxon_s_test_is_scipy_s(n: int) -> None:
+def test_wilcoxons_test_equals_scipys(n: int) -> None:
     differences = [float(each) for each in np.random.default_rng(n).normal(0.3, 1, n)]
     assert signed_rank(differences) == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue)
     assert signed_rank([abs(each) for each in differences]) == pytest.approx(2.0 ** (1 - n))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_s_correction(values: list[float]) -> None:
+def test_holms_correction(values: list[float]) -> None:
     assert holm(values) == pytest.approx(slow_holm(values))
     with_gaps = [part for value in values for part in (None, value)]
     assert holm(with_gaps)[1::2] == holm(values)
     assert holm(with_gaps)[::2] == [None] * len(values)
 
 
-def test_too_little_for_a_test() -> None:
+def test_too_few_pairs_for_a_test() -> None:
     for few in ([], [1.0]):
         assert paired_t(few) is None
         assert signed_rank(few) is None
@@ -90,7 +90,7 @@ def test_too_little_for_a_test() -> None:
 
 
 def with_acc(run: Results, acc: float) -> Results:
-    """The same run, with another accuracy in the end."""
+    """Return the same run with another accuracy at the end."""
     return replace(run, tested=[*run.tested[:-1], replace(run.tested[-1], accuracy=[acc] * len(run.started.tasks))])
 
 
@@ -106,7 +106,7 @@ ACCURACIES = st.lists(st.floats(0, 100), min_size=2, max_size=4)
 
 
 @given(ACCURACIES, ACCURACIES)
-def test_swapping_the_sides_turns_the_differences_around(one: list[float], other: list[float]) -> None:
+def test_swapping_the_sides_negates_the_differences(one: list[float], other: list[float]) -> None:
     a, b = group(*one), group(*other, first_seed=1)
     (there,), (back,) = compare([(a, b)], ["acc"]), compare([(b, a)], ["acc"])
     assert there.n == back.n == len({*range(len(one))} & {*range(1, len(other) + 1)})
@@ -130,7 +130,7 @@ def test_only_runs_that_both_have_count() -> None:
     assert compare([(a, elsewhere)], ["acc"])[0].n == 0
 
 
-def test_equal_but_for_the_last_bits_of_a_float() -> None:
+def test_differences_in_the_last_bits_of_a_float_do_not_count() -> None:
     a, b = group(0.1, 0.2, 50.1), group(0.1 + 0.2, 0.4, 50.3)
     (found,) = compare([(a, b)], ["acc"])
     assert (found.t, found.wilcoxon, found.verdict) == (None, 0.25, "")
@@ -166,7 +166,7 @@ def test_the_verdict(measure: str, mean: float, corrected: float | None, verdict
     assert replace(row, n=0).verdict == "no runs in common, no test"
 
 
-def test_groups_of_one_label_are_compared() -> None:
+def test_groups_with_the_same_label_are_compared() -> None:
     a = [*make_runs(2, ["ER", "DER++"]), make_run("MIR")]
     b = [*make_runs(2, ["DER++", "ER"]), make_run("GDumb")]
     sheet = side_by_side(a, b, ["acc", "fm"], called=("old", "new"))
@@ -187,7 +187,7 @@ def test_one_group_against_one_whatever_their_labels() -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(RunError, match=r"no method is on both sides. 'x' has ER, DER\+\+; 'y' has MIR\. Give"):
         side_by_side([make_run("ER"), make_run("DER++")], [make_run("MIR")], ["acc"], called=("x", "y"))
-    with pytest.raises(RunError, match=r"no two of these differ in CBA alone: ER, DER\+\+\. Give two folders"):
+    with pytest.raises(RunError, match=r"no two of these differ only in CBA: ER, DER\+\+\. Give two folders"):
         by_adaptor([make_run("ER"), make_run("DER++")], ["acc"])
 
 
@@ -233,13 +233,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["er"], "no two of these differ in CBA alone: ER"),
+        (["er"], "no two of these differ only in CBA: ER"),
         (["er", "nowhere"], "There is no run in 'nowhere'"),
         (["er", "--measures", "ac"], "measures='ac' is not one of .*Did you mean 'acc'"),
         (["er", "er", "--format", "tex"], "format='tex' is not one of"),
     ],
 )
-def test_what_is_wrong_is_one_message(
+def test_an_error_is_one_message(
     arguments: list[str],
     sentence: str,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The command line. Each group of commands has a file; `evenkeel --help` lists them."""
+"""The command line. Each group of commands has its own file; `evenkeel --help` lists them."""
 
 import os
 import sys
@@ -14,13 +14,13 @@ from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 
 app = typer.Typer(
-    help="Learn from a stream in one pass, with a small memory, without tilting toward whatever came last.",
+    help="Learn from a stream in one pass, with a small memory, without bias toward the newest classes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by the panel of the help they are in
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
     "Experiments": {
         "run": run.run_command,
         "report": report.report_command,
@@ -54,11 +54,11 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line. An expected error is one message; anything else is a bug and keeps its traceback."""
+    """Run the command line. An expected error prints one message; anything else is a bug and keeps its traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± or ↑ shows a question mark
-    if sys.argv[1:] == ["--version"]:  # typer would import pydantic first, to parse it
+    if sys.argv[1:] == ["--version"]:  # typer would first import pydantic to parse it
         print(f"evenkeel {__version__}")
         return
     try:

@@ -1,6 +1,6 @@
-"""What all commands share: where they print, how they show progress, options that mean the same everywhere.
+"""What all commands share: consoles, progress bars, and options that mean the same everywhere.
 
-Modules of the command line import heavy rooms inside their functions, so that `evenkeel --help` answers at once.
+Modules of the command line import heavy packages inside their functions so that `evenkeel --help` is fast.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from evenkeel.errors import RunError
 if TYPE_CHECKING:
     from evenkeel.results.run_files import Results
 
-# No markup: names of runs, classes and folders may hold brackets.
+# No markup: names of runs, classes and folders may contain brackets.
 out = Console(markup=False)
 notes = Console(markup=False, stderr=True)
 
@@ -30,20 +30,25 @@ PROGRESS = (
 
 DataFolder = Annotated[
     Path | None,
-    typer.Option("--data", help="Folder with data sets, looked in before EVENKEEL_DATA and the user's cache."),
+    typer.Option("--data", help="Folder with data sets, searched before EVENKEEL_DATA and the user's cache."),
 ]
-LedgerFolder = Annotated[Path, typer.Option("--out", help="The ledger: a folder for each run, and an index.")]
+LedgerFolder = Annotated[
+    Path, typer.Option("--out", help="Folder of the ledger, which holds a folder per run and an index.")
+]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Runs at once, each in a process. Default: one for each core. 0: in this process.", min=0),
+    typer.Option(help="Parallel runs, each in its own process. Default: one per core. 0: run in this process.", min=0),
 ]
 Ray = Annotated[
-    str | None, typer.Option("--ray", help="Run on a Ray cluster: its address, or auto. --out must be shared storage.")
+    str | None,
+    typer.Option("--ray", help="Run on the Ray cluster at this address, or auto. --out must be on shared storage."),
 ]
-Resources = Annotated[str, typer.Option(help="Of each run on a Ray cluster, as in CPU=2,GPU=0.5.")]
-OnlyList = Annotated[bool, typer.Option("--list", help="Show the runs, and how long they will take; run nothing.")]
-Format = Annotated[str, typer.Option(help="text, markdown, latex, csv or html.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="A file to write instead of showing the table.")]
+Resources = Annotated[str, typer.Option(help="Resources per run on a Ray cluster, such as CPU=2,GPU=0.5.")]
+OnlyList = Annotated[bool, typer.Option("--list", help="List the runs with estimates of their duration; run nothing.")]
+Format = Annotated[str, typer.Option(help="Output format: text, markdown, latex, csv or html.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file instead of printing the table.")
+]
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)]
 
 
@@ -54,19 +59,19 @@ def progress() -> Iterator[Progress]:
 
 
 def read_runs(folders: Sequence[Path]) -> "list[Results]":
-    """The runs below each folder, in an order for people: in a ledger they are named by hashes."""
+    """Read the runs below each folder and sort them for people: in a ledger, folders are named by hashes."""
     from evenkeel.results.groups import in_order
     from evenkeel.results.run_files import Results, find_runs
 
     runs = []
     for folder in folders:
-        found = []
+        readable = []
         for each in find_runs([folder]):
             try:
-                found.append(Results.read(each))
-            except RunError as error:  # one that is just beginning, say
+                readable.append(Results.read(each))
+            except RunError as error:  # for example of a run that is just starting
                 notes.print(f"Left out: {error}")
-        runs += in_order(found)
+        runs += in_order(readable)
     if not runs:
         raise RunError(f"None of the runs in {', '.join(map(repr, map(str, folders)))} has begun.")
     return runs

@@ -1,4 +1,4 @@
-"""`evenkeel data`: which data sets there are, where they are, how to get them."""
+"""`evenkeel data`: list, download, inspect and clear data sets."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
     from evenkeel.data.dataset import DataSet
 
-app = typer.Typer(help="Data sets: which there are, where they are, how to get them.", no_args_is_help=True)
+app = typer.Typer(help="List, download, inspect and clear data sets.", no_args_is_help=True)
 
 
 @app.command("list")
 def data_list(data: DataFolder = None) -> None:
-    """Show the data sets, and what is decoded in the cache."""
+    """List the data sets, where they are searched for, and what the cache holds decoded."""
     from evenkeel.data import cache
     from evenkeel.data.download import REPOSITORIES
     from evenkeel.data.readers.places import places
     from evenkeel.data.sources import SOURCES
 
-    table = Table("data set", "what", "evenkeel data get", title="Data sets", title_justify="left")
+    table = Table("data set", "description", "evenkeel data get", title="Data sets", title_justify="left")
     for name, source in SOURCES.items():
         table.add_row(name, (source.__doc__ or "").split("\n")[0], "yes" if name in REPOSITORIES else "")
     out.print(table)
-    out.print("Looked for in: " + ", ".join(map(str, places(data))))
+    out.print("Searched in: " + ", ".join(map(str, places(data))))
     cached = Table("decoded", "train", "test", "classes", "MB", "folder", title="Cache", title_justify="left")
     for entry in cache.entries():
         megabytes = f"{entry.bytes / 1e6:.0f}"
@@ -38,20 +38,25 @@ def data_list(data: DataFolder = None) -> None:
 
 
 @app.command("get")
-def data_get(name: Annotated[str, typer.Argument(help="cifar10, cifar100, ...")], data: DataFolder = None) -> None:
-    """Download a data set from the Hugging Face hub. It is decoded when it is first used."""
+def data_get(
+    name: Annotated[str, typer.Argument(help="Name of the data set, such as cifar10 or cifar100.")],
+    data: DataFolder = None,
+) -> None:
+    """Download a data set from the Hugging Face Hub. It is decoded on first use."""
     from evenkeel.data.download import get
 
-    folder = get(name, root=data, progress=lambda what, *_: notes.print(what))  # the hub draws a bar of its own
+    folder = get(name, root=data, progress=lambda what, *_: notes.print(what))  # the hub draws its own bar
     out.print(f"{name} is in {folder}")
 
 
 @app.command("show")
 def data_show(
-    settings: Annotated[list[str], typer.Argument(help="A data set and its settings: cifar10, or folder path=photos.")],
+    settings: Annotated[
+        list[str], typer.Argument(help="A data set and its settings, such as cifar10, or folder path=photos.")
+    ],
     data: DataFolder = None,
 ) -> None:
-    """Load a data set, decoding it if need be, and show what it is: sizes, classes, moments, digest."""
+    """Load a data set, decoding it if necessary, and show its sizes, classes, moments and digest."""
     from evenkeel.experiment.config import load_config
     from evenkeel.experiment.setup import load_data
 
@@ -59,18 +64,20 @@ def data_show(
     config = load_config({"data": {"name": name}}, [f"data.{each}" for each in others])
     with progress() as bar:
         place = bar.add_task(f"Reading {name}", total=None)
-        found = load_data(
+        data_set = load_data(
             config, data, lambda what, done, total: bar.update(place, description=what, completed=done, total=total)
         )
-    out.print(data_table(found))
+    out.print(data_table(data_set))
 
 
 @app.command("clear")
-def data_clear(name: Annotated[str | None, typer.Argument(help="A decoded set; all if left out.")] = None) -> None:
-    """Delete decoded data from the cache. Files you put somewhere yourself are never touched."""
+def data_clear(
+    name: Annotated[str | None, typer.Argument(help="Name of a decoded data set. Default: all.")] = None,
+) -> None:
+    """Delete decoded data from the cache. Your own files are never touched."""
     from evenkeel.data import cache
 
-    out.print(f"{cache.clear(name) / 1e6:.0f} MB are free again.")
+    out.print(f"{cache.clear(name) / 1e6:.0f} MB freed.")
 
 
 def data_table(data: "DataSet") -> Table:
@@ -87,7 +94,7 @@ def data_table(data: "DataSet") -> Table:
 
 
 def _moments(x: "NDArray[np.uint8]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
-    """Mean and deviation by channel of pixels from 0 to 1, from counts of the 256 values: no copy in floats."""
+    """Return mean and deviation by channel of pixels scaled to 0..1, from counts of the 256 values: no float copy."""
     import numpy as np
 
     levels = np.arange(256) / 255

@@ -1,4 +1,4 @@
-"""What the commands that do many runs share: where these run, how their progress is shown, how they end."""
+"""What commands with many runs share: where these are executed, their progress bars, reports of failures."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ from evenkeel.grids.schedule import Grid
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how runs are done."""
+    """Where and how runs are executed."""
 
     ledger: Ledger
     data: Path | None
@@ -37,12 +37,12 @@ class Execution:
 
     @property
     def at_once(self) -> int:
-        """Runs at once on this machine."""
+        """Return the number of parallel runs on this machine."""
         return (_cores() if self.workers is None else self.workers) or 1
 
     @property
     def threads(self) -> int:
-        """Of each run: the cores are shared out."""
+        """Return the number of threads per run: the cores are divided among the runs."""
         return max(1, _cores() // self.at_once)
 
     def launcher(self) -> Launcher:
@@ -60,7 +60,7 @@ class Execution:
 
 
 def do(configs: Sequence[Config], execution: Execution) -> Grid:
-    """Do what is not done yet, with bars."""
+    """Execute the runs that are not finished yet, with progress bars."""
     seconds = _seconds(configs, execution, must=execution.ray is None)
     runs = {run_key(config): config for config in configs}
     execution.ledger.require_writable()
@@ -73,7 +73,7 @@ def do(configs: Sequence[Config], execution: Execution) -> Grid:
             for now in grid.go(launcher):
                 bars.update(now)
     except KeyboardInterrupt:
-        notes.print("Stopped. The same command goes on where the last checkpoints are.")
+        notes.print("Stopped. Repeat the command to resume from the last checkpoints.")
         raise typer.Exit(130) from None
     finally:
         launcher.close()
@@ -81,7 +81,7 @@ def do(configs: Sequence[Config], execution: Execution) -> Grid:
 
 
 def list_runs(configs: Sequence[Config], execution: Execution) -> None:
-    """Show what there is to do, and how long it will take."""
+    """List the runs, and estimate how long the unfinished ones will take."""
     seconds = _seconds(configs, execution, must=False)
     runs = {run_key(config): config for config in configs}
     ledger, left = execution.ledger, list[float]()
@@ -95,29 +95,31 @@ def list_runs(configs: Sequence[Config], execution: Execution) -> None:
         table.add_row(config.name, *where, ledger.state(key), "-" if known is None else _span(known[1]))
     out.print(table)
     done = sum(ledger.finished(key) for key in runs)
-    told = f"{len(runs)} run{'s' * (len(runs) > 1)}, {done} finished."
+    summary = f"{len(runs)} run{'s' * (len(runs) > 1)}, {done} finished."
     if left:
         at_once = min(execution.at_once, _cores(), len(left))
         longest = max(*left, sum(left) / at_once) if execution.ray is None and len(left) > 1 else sum(left)
-        how = "one after another" if execution.ray is not None or at_once == 1 else f"{at_once} at once"
-        told += f" The others: about {_span(longest)}, {how}."
-    out.print(told)
+        how = "one after another" if execution.ray is not None or at_once == 1 else f"{at_once} in parallel"
+        summary += f" The others will take about {_span(longest)}, {how}."
+    out.print(summary)
 
 
 def report_failures(grid: Grid, configs: Sequence[Config]) -> None:
-    """And end the command with an error, if there are any."""
-    named = {run_key(config): config for config in configs}
+    """Print the failed runs and exit with an error, if there are any."""
+    by_key = {run_key(config): config for config in configs}
     for key, error in grid.failed.items():
-        notes.print(f"Failed: {_named(named[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True)
+        notes.print(
+            f"Failed: {_description(by_key[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True
+        )
     if grid.failed:
-        notes.print("The same command tries these again. The others are finished.", soft_wrap=True)
+        notes.print("Repeat the command to retry these. The others are finished.", soft_wrap=True)
         raise typer.Exit(1)
 
 
 def _seconds(configs: Sequence[Config], execution: Execution, *, must: bool) -> dict[str, tuple[int, float] | None]:
-    """Steps and seconds of the runs left; None where the data is not here (and need not be, if others run it)."""
-    found: dict[str, tuple[int, float] | None] = {}
-    absent: dict[str, str] = {}
+    """Return steps and seconds of the unfinished runs; None if their data is missing here, unless it `must` exist."""
+    estimates: dict[str, tuple[int, float] | None] = {}
+    missing: dict[str, str] = {}
     with progress() as bar:
         place = bar.add_task("Reading data", total=None)
         estimator = Estimator(
@@ -131,18 +133,18 @@ def _seconds(configs: Sequence[Config], execution: Execution, *, must: bool) -> 
             if execution.ledger.finished(key):
                 continue
             try:
-                found[key] = None if name in absent else (estimator.steps(config), estimator.seconds(config))
+                estimates[key] = None if name in missing else (estimator.steps(config), estimator.seconds(config))
             except DataError as error:
                 if must:
                     raise
-                absent[name], found[key] = str(error), None
-    for reason in absent.values():
+                missing[name], estimates[key] = str(error), None
+    for reason in missing.values():
         notes.print(f"No estimate: {reason}", soft_wrap=True)
-    return found
+    return estimates
 
 
 class _Bars:
-    """One bar for all, in estimated seconds, and one for each run at work, in steps."""
+    """One progress bar for all runs, in estimated seconds, and one for each active run, in steps."""
 
     def __init__(self, runs: dict[str, Config], seconds: dict[str, tuple[int, float] | None]) -> None:
         self._runs, self._seconds = runs, seconds
@@ -156,8 +158,8 @@ class _Bars:
         )
         self._all: TaskID | None = None
         self._each: dict[str, TaskID] = {}
-        self._told = 0
-        self._before: set[str] = set()  # what was finished when it began is no part of the work
+        self._reported = 0
+        self._before: set[str] = set()  # runs that were finished at the start are not part of the work
 
     def __enter__(self) -> "_Bars":
         self._bar.start()
@@ -169,7 +171,7 @@ class _Bars:
     def update(self, grid: Grid) -> None:
         ended = {*grid.finished, *grid.failed}
         if self._all is None:
-            self._before, self._told = ended, len(ended)
+            self._before, self._reported = ended, len(ended)
             self._all = self._bar.add_task("", total=sum(self._weight(key) for key in self._runs if key not in ended))
         done = sum(self._weight(key) for key in ended - self._before)
         done += sum(self._weight(key) * self._share(key, step) for key, step in grid.steps.items())
@@ -181,17 +183,19 @@ class _Bars:
         )
         for key in [key for key in grid.working if key not in self._each]:
             known = self._seconds.get(key)
-            self._each[key] = self._bar.add_task(f"  {_named(self._runs[key])}", total=known[0] if known else None)
+            self._each[key] = self._bar.add_task(
+                f"  {_description(self._runs[key])}", total=known[0] if known else None
+            )
         for key, task in list(self._each.items()):
             if key in grid.working:
                 self._bar.update(task, completed=grid.steps.get(key, 0))
             else:
                 self._bar.remove_task(self._each.pop(key))
-        if not notes.is_terminal and len(ended) > self._told:  # in a log, a line now and then says as much
+        if not notes.is_terminal and len(ended) > self._reported:  # a log gets a line now and then instead
             remaining = next(each.time_remaining for each in self._bar.tasks if each.id == self._all)
             left = f", about {_span(remaining)} left" if remaining else ""
             notes.print(f"{len(grid.finished)} of {len(self._runs)} runs finished, {len(grid.failed)} failed{left}")
-            self._told = len(ended)
+            self._reported = len(ended)
 
     def _weight(self, key: str) -> float:
         known = self._seconds.get(key)
@@ -202,7 +206,7 @@ class _Bars:
         return step / known[0] if known and known[0] else 0.0
 
 
-def _named(config: Config) -> str:
+def _description(config: Config) -> str:
     return f"{config.name}, {config.data['name']}, memory {config.memory.capacity}, seed {config.seed}"
 
 
@@ -211,15 +215,15 @@ def _span(seconds: float) -> str:
 
 
 def _cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _resources(text: str) -> dict[str, float]:
     try:
-        found = {name.strip(): float(amount) for name, amount in (each.split("=") for each in text.split(","))}
+        needs = {name.strip(): float(amount) for name, amount in (each.split("=") for each in text.split(","))}
     except ValueError:
-        found = {}
-    if not found or not all(name and 0 <= amount < inf for name, amount in found.items()) or found.get("CPU") == 0:
-        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5, with some CPU.")
-    return found
+        needs = {}
+    if not needs or not all(name and 0 <= amount < inf for name, amount in needs.items()) or needs.get("CPU") == 0:
+        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5, with CPU above 0.")
+    return needs

@@ -1,4 +1,4 @@
-"""`evenkeel reproduce`, `grid`: the paper's tables and figures, and grids of one's own."""
+"""`evenkeel reproduce` and `grid`: the paper's tables and figures, and your own grids."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,27 +29,33 @@ def reproduce_command(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, table5, figure1, figure3 or figure4.")],
     *,
     folder: LedgerFolder = Path("ledger"),
-    data_sets: Annotated[str, typer.Option("--data-set", help="With commas between them. Default: all it has.")] = "",
-    memory: Annotated[str, typer.Option(help="Sizes of memory, with commas. Default: all it has.")] = "",
-    methods: Annotated[str, typer.Option(help="As in er,derpp: each without CBA and with. Default: all.")] = "",
+    data_sets: Annotated[
+        str, typer.Option("--data-set", help="Data sets, separated by commas. Default: all in it.")
+    ] = "",
+    memory: Annotated[str, typer.Option(help="Memory sizes, separated by commas. Default: all in it.")] = "",
+    methods: Annotated[
+        str, typer.Option(help="Methods such as er,derpp, each without and with CBA. Default: all.")
+    ] = "",
     net: Annotated[str, typer.Option(help="full or slim: a ResNet-18 of width 64 or 20.")] = "full",
-    seeds: Annotated[int | None, typer.Option(help="How many, from 0. Default: as the paper.", min=1)] = None,
-    cba: Annotated[str, typer.Option(help="as-released, as-paper or both.")] = "as-released",
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting of all runs.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds, starting at 0. Default: the paper's.", min=1)
+    ] = None,
+    cba: Annotated[str, typer.Option(help="Variant of CBA: as-released, as-paper or both.")] = "as-released",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting of all runs.")] = None,
     workers: Workers = None,
     ray: Ray = None,
     resources: Resources = "CPU=1",
     data: DataFolder = None,
     save_every: SaveEvery = 30.0,
     only_list: OnlyList = False,
-    only_show: Annotated[bool, typer.Option("--show", help="Show what is there so far; run nothing.")] = False,
+    only_show: Annotated[bool, typer.Option("--show", help="Show the results so far; run nothing.")] = False,
     only_finished: Annotated[bool, typer.Option(help="Leave out rows that have no finished run.")] = False,
     format: Format = "text",
     path: Output = None,
 ) -> None:
-    """Run a table or a figure of the CBA paper, or a part of one, and set our numbers beside the published.
+    """Reproduce a table or figure of the CBA paper, or a part of it, and compare our numbers with the published ones.
 
-    Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
+    Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
     from evenkeel.cli.execution import Execution, do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
@@ -57,7 +63,7 @@ def reproduce_command(
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
-    found = paper_table(
+    table = paper_table(
         what,
         data=_listed(data_sets),
         memory=[_whole(each) for each in _listed(memory)],
@@ -69,19 +75,21 @@ def reproduce_command(
     )
     ledger = Ledger(folder)
     if only_show:
-        _tell(found, ledger, format, path, only_finished=only_finished)
+        _show_results(table, ledger, format, path, only_finished=only_finished)
         return
     execution = Execution(ledger, data, save_every, workers, ray, resources)
     if only_list:
-        list_runs(found.configs(), execution)
+        list_runs(table.configs(), execution)
         return
-    grid = do(found.configs(), execution)
-    _tell(found, ledger, format, path, only_finished=only_finished)
-    report_failures(grid, found.configs())
+    grid = do(table.configs(), execution)
+    _show_results(table, ledger, format, path, only_finished=only_finished)
+    report_failures(grid, table.configs())
 
 
 def grid_command(
-    file: Annotated[Path, typer.Argument(help="A TOML file: seeds, and blocks with a base and what to vary.")],
+    file: Annotated[
+        Path, typer.Argument(help="A TOML file with seeds, and blocks with a base and the settings to vary.")
+    ],
     *,
     folder: LedgerFolder = Path("ledger"),
     workers: Workers = None,
@@ -93,9 +101,9 @@ def grid_command(
     format: Format = "text",
     path: Output = None,
 ) -> None:
-    """Run every combination of a grid of your own, once, and show their measures.
+    """Run every combination in a grid of your own once and show the measures.
 
-    Stop it at any moment and start it again: finished runs are not run again, the others go on where they were.
+    Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
     from evenkeel.cli.execution import Execution, do, list_runs, report_failures
     from evenkeel.cli.tables import show
@@ -118,28 +126,30 @@ def grid_command(
     report_failures(grid, configs)
 
 
-def _tell(found: "PaperTable", ledger: "Ledger", format: str, path: Path | None, *, only_finished: bool) -> None:
-    """The table, or the page with the figure."""
+def _show_results(
+    table: "PaperTable", ledger: "Ledger", format: str, path: Path | None, *, only_finished: bool
+) -> None:
+    """Show the table, or write the page with the figure."""
     from evenkeel.cli.tables import show
     from evenkeel.grids.ledger import run_key
     from evenkeel.grids.paper_tables import result_tables
     from evenkeel.report.paper_figures import write_figure
 
-    if found.values:
-        tables = result_tables(found, ledger, only_finished=only_finished)
+    if table.values:
+        tables = result_tables(table, ledger, only_finished=only_finished)
         if not tables:
-            print(f"No run of {found.number} is finished in {ledger.path}.")
+            print(f"No run of {table.number} is finished in {ledger.path}.")
             return
         show(tables, format, path)
         return
 
-    runs = ledger.results(key for config in found.configs() if ledger.finished(key := run_key(config)))
+    runs = ledger.results(key for config in table.configs() if ledger.finished(key := run_key(config)))
     if not runs:
-        raise RunError(f"None of the runs of {found.number} is finished in {str(ledger.path)!r}.")
-    page = path or ledger.path / f"{found.name}.html"
+        raise RunError(f"None of the runs of {table.number} is finished in {str(ledger.path)!r}.")
+    page = path or ledger.path / f"{table.name}.html"
     with notes.status("Drawing"):
-        write_figure(found.name, runs, page)
-    out.print(f"{found.number}: {page.resolve()}", soft_wrap=True)
+        write_figure(table.name, runs, page)
+    out.print(f"{table.number}: {page.resolve()}", soft_wrap=True)
 
 
 def _listed(text: str) -> list[str]:

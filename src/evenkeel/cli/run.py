@@ -1,4 +1,4 @@
-"""`evenkeel run`, `list`: one run, and what its config may hold."""
+"""`evenkeel run` and `list`: one run, and what its config may contain."""
 
 import inspect
 import shlex
@@ -19,7 +19,7 @@ def run_command(
     config: Annotated[str, typer.Argument(help="A TOML file, or a preset such as paper/cifar10-er-cba.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a setting, as in method.name=derpp, adaptor.name=cba or seed=3."),
+        typer.Option("--set", help="Override a setting, such as method.name=derpp, adaptor.name=cba or seed=3."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder of the run. Default: runs/<data>-<scenario>-<name>-seed<seed>.")
@@ -27,9 +27,9 @@ def run_command(
     data: DataFolder = None,
     save_every: SaveEvery = 30.0,
 ) -> None:
-    """Run one config through its stream; started again after an interruption it goes on where it was.
+    """Run one config through its stream. Resumes where it left off if interrupted.
 
-    Records stream into the folder as JSON lines. `evenkeel list` explains what a config may hold.
+    Records are written to the folder as JSON lines. `evenkeel list` shows what a config may contain.
     """
     from evenkeel.experiment.config import load_config
     from evenkeel.experiment.run import run
@@ -58,14 +58,14 @@ def run_command(
                 elif isinstance(record, Stepped):
                     bar.update(place, completed=record.step)
     except KeyboardInterrupt:
-        notes.print("Stopped. The same command goes on where the last checkpoint is.")
+        notes.print("Stopped. Repeat the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
     out.print(to_rich(measures_table([Results.of(records, folder)])))
     out.print(f"Records: {folder}\nReport:  evenkeel report {shlex.quote(str(folder))} -o report.html", soft_wrap=True)
 
 
 def list_command() -> None:
-    """Show what a config may name: presets, data sets, scenarios, nets, methods, adaptors, augmentations; settings."""
+    """List what a config may contain: presets, data sets, scenarios, nets, methods, adaptors, and all settings."""
     for table in config_tables():
         out.print(table)
 
@@ -75,11 +75,11 @@ def _scenario(config: "Config") -> str:
 
 
 def _slug(name: str) -> str:
-    return "-".join("".join(each if each.isalnum() else " " for each in name.lower()).split())
+    return "-".join("".join(char if char.isalnum() else " " for char in name.lower()).split())
 
 
 def config_tables() -> list[Table]:
-    """Everything that a config may name."""
+    """Return tables of everything that a config may contain."""
     from pydantic import BaseModel
 
     from evenkeel.config.loading import presets
@@ -89,12 +89,12 @@ def config_tables() -> list[Table]:
 
     tables = []
     for part, kind in PARTS.items():
-        table = Table(f"{part}.name", "settings and defaults", "what it is", title=f"[{part}]", title_justify="left")
-        for name, made in kind.registry.items():
-            summary = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
-            table.add_row(name, ", ".join(_default(*each) for each in settings_of(made, kind).items()), summary)
+        table = Table(f"{part}.name", "settings and defaults", "description", title=f"[{part}]", title_justify="left")
+        for name, factory in kind.registry.items():
+            summary = (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
+            table.add_row(name, ", ".join(_default(*each) for each in settings_of(factory, kind).items()), summary)
         tables.append(table)
-    others = Table("setting", "default", "what it is", title="Other settings", title_justify="left")
+    others = Table("setting", "default", "description", title="Other settings", title_justify="left")
     for name, field in Config.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
@@ -102,10 +102,10 @@ def config_tables() -> list[Table]:
                 others.add_row(f"{name}.{key}", _shown(each.default), each.description)
         elif name not in PARTS:
             others.add_row(name, _shown(field.default), field.description)
-    known = Table("preset", "what it is", title="Presets: evenkeel run NAME", title_justify="left")
-    for name, about in presets().items():
-        known.add_row(name, about)
-    return [*tables, others, known]
+    preset_table = Table("preset", "description", title="Presets: evenkeel run NAME", title_justify="left")
+    for name, description in presets().items():
+        preset_table.add_row(name, description)
+    return [*tables, others, preset_table]
 
 
 def _default(name: str, default: object) -> str:

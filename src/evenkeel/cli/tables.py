@@ -1,4 +1,4 @@
-"""`evenkeel table`, `compare`: the measures of runs for a paper or a program, and whether a difference is chance."""
+"""`evenkeel table` and `compare`: the measures of runs for a paper or a program, and tests of significance."""
 
 import sys
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 Measures = Annotated[
     str | None,
-    typer.Option(help="Names with commas between them; `evenkeel list` shows all. Default: the headline measures."),
+    typer.Option(help="Names of measures such as acc,fm, separated by commas. Default: the headline measures."),
 ]
 
 
 def table_command(
-    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders with runs below them.")],
+    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders that contain runs.")],
     measures: Measures = None,
     format: Format = "text",
     path: Output = None,
 ) -> None:
-    """Show the measures of runs: means and intervals over seeds, and what CBA gains.
+    """Show the measures of runs: means and intervals over seeds, and the gain by CBA.
 
-    CSV has every digit, and an estimate in three columns: mean, half of the 95% interval, number of runs.
+    CSV has every digit, with three columns per estimate: mean, half of the 95% interval, number of runs.
     """
     from evenkeel.results.overview import measures_table
 
@@ -36,18 +36,18 @@ def table_command(
 
 
 def compare_command(
-    first: Annotated[Path, typer.Argument(help="A run, or a folder with runs below it.", metavar="DIR_A")],
+    first: Annotated[Path, typer.Argument(help="A run, or a folder that contains runs.", metavar="DIR_A")],
     second: Annotated[
         Path | None,
-        typer.Argument(help="What to compare it with. Left out: in DIR_A, without CBA and with.", metavar="DIR_B"),
+        typer.Argument(help="What to compare it with. Default: without and with CBA in DIR_A.", metavar="DIR_B"),
     ] = None,
     measures: Measures = None,
     format: Format = "text",
     path: Output = None,
 ) -> None:
-    """Compare runs of two folders, paired by seed: differences, t-test and Wilcoxon's test, corrected for their number.
+    """Compare the runs of two folders, paired by seed: differences, t-test, Wilcoxon's test, Holm's correction.
 
-    Methods of one name are compared, or the two methods if each folder has a single one.
+    Methods with the same name are compared, or the two methods if each folder has only one.
     """
     from evenkeel.results.significance import by_adaptor, side_by_side
 
@@ -60,7 +60,7 @@ def compare_command(
 
 
 def _checked(measures: str | None, format: str) -> list[str]:
-    """The names, each once; wrong ones are told before many runs are read."""
+    """Return the distinct names; raise SettingsError for unknown ones before many runs are read."""
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.measures import MEASURES
     from evenkeel.results.overview import HEADLINE
@@ -73,7 +73,7 @@ def _checked(measures: str | None, format: str) -> list[str]:
 
 
 def show(sheets: "Sequence[ResultTable]", format: str, path: Path | None) -> None:
-    """In the terminal, or all in one file; CSV has them one below the other, an empty line between."""
+    """Print the tables, or write them all to one file; in CSV, an empty line separates them."""
     from evenkeel.results.formats import render, to_rich
 
     text = "\n".join(render(sheet, format) for sheet in sheets)

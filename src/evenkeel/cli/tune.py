@@ -1,4 +1,4 @@
-"""`evenkeel tune`: settings chosen on the first tasks."""
+"""`evenkeel tune`: choose settings on the first tasks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,19 +14,21 @@ if TYPE_CHECKING:
 
 
 def tune_command(
-    file: Annotated[Path, typer.Argument(help="A TOML file: a base, the space of settings, tasks, trials, seeds.")],
+    file: Annotated[
+        Path, typer.Argument(help="A TOML file with a base, the space of settings, tasks, trials and seeds.")
+    ],
     *,
     folder: LedgerFolder = Path("ledger"),
-    best: Annotated[Path | None, typer.Option(help="Where the best config goes. Default: best.toml in --out.")] = None,
+    best: Annotated[Path | None, typer.Option(help="File for the best config. Default: best.toml in --out.")] = None,
     workers: Workers = None,
     ray: Ray = None,
     resources: Resources = "CPU=1",
     data: DataFolder = None,
     save_every: SaveEvery = 30.0,
 ) -> None:
-    """Search for the best settings on the first tasks, tested on training samples held out; the test data is not used.
+    """Search for the best settings on the first tasks, tested on held-out training samples, never on the test data.
 
-    Stop it at any moment and start it again: it goes on where it was, and finds what it would have found.
+    Safe to interrupt and repeat: the search resumes, and its result is that of an uninterrupted one.
     """
     from evenkeel.cli.execution import Execution, do
     from evenkeel.cli.tables import show

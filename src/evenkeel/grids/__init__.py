@@ -1,1 +1,1 @@
-"""Many runs: planned, launched, kept in a ledger, compared with the paper's."""
+"""Many runs: planning, launching, keeping them in a ledger, comparing them with the paper's."""

@@ -1,4 +1,4 @@
-"""How long runs will take, before they are run."""
+"""Estimates of how long runs will take."""
 
 import time
 from collections.abc import Callable
@@ -23,19 +23,19 @@ from evenkeel.results.run_files import sessions_of, started_of
 
 @dataclass(frozen=True)
 class Extent:
-    """How much there is to do in a run."""
+    """The amount of work in a run."""
 
     steps: int
-    groups: float  # of a batch each, forward and back, in a step
-    forwards: float  # batches that go forward only, in the whole run
-    batch: tuple[int, ...]  # its shape
+    groups: float  # batches that go forward and backward in a step
+    forwards: float  # batches that only go forward, in the whole run
+    batch: tuple[int, ...]  # the shape of a batch
 
 
 class Estimator:
-    """Seconds of a run: of one of the same setting in the ledger, or else from a few batches through its net.
+    """An estimator of the seconds of a run, from a run with the same settings in the ledger or a few timed batches.
 
-    Herding, teachers and data are not counted, so take it as a rough guide. To ask is also to check: a config that
-    does not fit its data, or data that is not there, raises here what the run would.
+    Herding, teachers and data are not counted, so take it as a rough guide. An estimate is also a check: a config that
+    does not fit its data, or data that is missing, raises the same error here as in the run.
     """
 
     def __init__(self, ledger: Ledger, root: Path | None, threads: int, progress: Progress = lambda *_: None) -> None:
@@ -46,7 +46,7 @@ class Estimator:
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
             place = ledger.place(entry.key)
-            with suppress(SettingsError):  # of another version, or on data of the user's own
+            with suppress(SettingsError):  # a run of another version, or on the user's own data
                 setting = _setting(load_config(started_of(place).config))
                 self._known[setting] = sum(session.seconds for session in sessions_of(place))
 
@@ -62,7 +62,7 @@ class Estimator:
         return self._known[setting]
 
     def _extent(self, config: Config) -> Extent:
-        """The same for all seeds."""
+        """Return the amount of work, which is the same for all seeds."""
         setting = _setting(config)
         if setting not in self._extents:
             learner = new_learner(setup := self._setup(config))
@@ -94,12 +94,12 @@ def _setting(config: Config) -> str:
 
 
 def _net(config: Config, batch: tuple[int, ...]) -> tuple[object, ...]:
-    """What the time of a batch depends on."""
+    """Return everything that the time of a batch depends on."""
     return (*sorted(config.net.items()), batch, config.threads)
 
 
 def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:
-    """Seconds of a batch forward and back, and forward alone."""
+    """Return the seconds of a batch forward and backward, and forward only."""
     x, y = torch.rand(shape), torch.zeros(shape[0], dtype=torch.long)
 
     def both() -> None:
@@ -112,13 +112,13 @@ def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return _least(both), _least(forward)
+        return _fastest(both), _fastest(forward)
     finally:
         torch.set_num_threads(before)
 
 
-def _least(call: Callable[[], None]) -> float:
-    """Of three, because the first warms up and anything may come between."""
+def _fastest(call: Callable[[], None]) -> float:
+    """Return the seconds of the fastest of three calls; the first is a warm-up."""
     times = []
     for _ in range(3):
         begin = time.perf_counter()

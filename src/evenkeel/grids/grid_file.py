@@ -1,4 +1,4 @@
-"""Grids of the user's own: a TOML file with configs, what to vary, and seeds."""
+"""Grids of the user's own: a TOML file with base configs, settings to vary, and seeds."""
 
 import itertools
 import re
@@ -16,9 +16,9 @@ from evenkeel.experiment.config import Config, load_config
 
 def _is_setting(name: str) -> str:
     if name == "seed":
-        raise ValueError("runs are repeated by seeds = ..., beside the blocks or the space")
+        raise ValueError("to repeat runs, write seeds = ... next to the blocks or the space")
     if not all(name.split(".")):
-        raise ValueError(f"{name!r} names no setting; write part.setting")
+        raise ValueError(f"{name!r} is not the name of a setting; write part.setting")
     return name
 
 
@@ -34,10 +34,10 @@ File = TypeVar("File", bound=GridModel)
 
 
 class Block(GridModel):
-    """One base, with every combination of what varies."""
+    """A base config with every combination of the settings that vary."""
 
     base: str
-    """A config file (beside the grid's own, or anywhere) or a preset"""
+    """A config file (next to the grid file, or anywhere) or a preset"""
     set: dict[Name, Any] = {}
     """Settings of all runs, as tables or as "part.setting" """
     vary: dict[Name, Annotated[list[Any], Field(min_length=1)]] = {}
@@ -46,7 +46,7 @@ class Block(GridModel):
 
 class GridFile(GridModel):
     seeds: Annotated[StrictInt, Field(gt=0)] | Distinct = 1
-    """How many, from 0, or which"""
+    """Number of seeds, starting at 0, or a list of seeds"""
     blocks: Annotated[list[Block], Field(min_length=1)]
 
     def all_seeds(self) -> list[int]:
@@ -54,7 +54,7 @@ class GridFile(GridModel):
 
 
 def read_grid(path: Path) -> list[Config]:
-    """All runs of a grid, those of the first seed first. Every fault of every combination is told at once.
+    """Return all runs of a grid, those of the first seed first. All errors in all combinations are reported at once.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -69,27 +69,27 @@ def read_grid(path: Path) -> list[Config]:
     [('ER', 20, 0), ('ER', 50, 0), ('DER++', 20, 0)]
     """
     grid = read_toml(path, GridFile)
-    configs, faults = list[Config](), dict[str, list[str]]()
+    configs, errors = list[Config](), dict[str, list[str]]()
     for block in grid.blocks:
-        for what, given in _combinations(block, path):
+        for combination, settings in _combinations(block, path):
             try:
-                configs.append(load_config(given))
+                configs.append(load_config(settings))
             except SettingsError as error:
-                faults.setdefault(str(error), []).append(what or "the base alone")
-    if faults:
-        raise SettingsError("\n".join(_told(error, combinations) for error, combinations in faults.items()))
+                errors.setdefault(str(error), []).append(combination or "the base alone")
+    if errors:
+        raise SettingsError("\n".join(_error_line(error, affected) for error, affected in errors.items()))
     return [config.model_copy(update={"seed": seed}) for seed in grid.all_seeds() for config in configs]
 
 
-def _told(error: str, combinations: list[str]) -> str:
-    """A fault once, however many combinations have it."""
+def _error_line(error: str, combinations: list[str]) -> str:
+    """Return one line for an error, however many combinations have it."""
     others = len(combinations) - 1
     more = f" and {others} other combination{'s' * (others > 1)}" if others else ""
     return f"With {combinations[0]}{more}: {error}"
 
 
 def _combinations(block: Block, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each as text for people, and as a config that extends the base."""
+    """Yield each combination as text for people and as a config that extends the base."""
     base = {"extends": base_of(block.base, path)}
     fixed: dict[str, Any] = {}
     for name, value in block.set.items():
@@ -103,17 +103,17 @@ def _combinations(block: Block, path: Path) -> Iterator[tuple[str, dict[str, Any
 
 
 def base_of(name: str, path: Path) -> str:
-    """A config beside `path`, with or without its ending, or else whatever `load_config` makes of the name."""
+    """Return a config next to `path`, with or without its suffix, or else the name itself for `load_config`."""
     candidates = (path.parent / name, path.parent / f"{name}.toml")
-    beside = [each for each in candidates if each.is_file() and each.resolve() != path.resolve()]
-    return str(beside[0].resolve()) if beside else name
+    nearby = [each for each in candidates if each.is_file() and each.resolve() != path.resolve()]
+    return str(nearby[0].resolve()) if nearby else name
 
 
-KIND = re.compile(r"[\[\]()]|^(int|float|list|Range|constrained)")  # what pydantic adds where there are several kinds
+KIND = re.compile(r"[\[\]()]|^(int|float|list|Range|constrained)")  # what pydantic adds where several types are allowed
 
 
 def read_toml(path: Path, kind: type[File]) -> File:
-    """A file that describes runs. What is wrong with it is told as a SettingsError."""
+    """Read a file that describes runs; raise SettingsError for anything that is wrong with it."""
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
@@ -121,22 +121,22 @@ def read_toml(path: Path, kind: type[File]) -> File:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
     except ValidationError as error:
-        raise SettingsError(_faults(path, error)) from None
+        raise SettingsError(_error_list(path, error)) from None
 
 
-def _faults(path: Path, error: ValidationError) -> str:
-    """The first fault of each setting: where a setting may be of several kinds, each kind has its own complaint."""
+def _error_list(path: Path, error: ValidationError) -> str:
+    """Return the first error of each setting: where several types are allowed, each type has an error of its own."""
     lines: dict[str, str] = {}
-    for fault in error.errors():
-        parts = [str(part) for part in fault["loc"] if not KIND.search(str(part))]
-        message = fault["msg"].removeprefix("Value error, ")
+    for each in error.errors():
+        parts = [str(part) for part in each["loc"] if not KIND.search(str(part))]
+        message = each["msg"].removeprefix("Value error, ")
         lines.setdefault(".".join(parts), message[0].lower() + message[1:])
-    told = [f"- {where}: {message}." if where else f"- {message}." for where, message in lines.items()]
-    return "\n".join([f"{str(path)!r} has {'a fault' if len(told) == 1 else 'faults'}:", *told])
+    listed = [f"- {where}: {message}." if where else f"- {message}." for where, message in lines.items()]
+    return "\n".join([f"{str(path)!r} has {'an error' if len(listed) == 1 else 'errors'}:", *listed])
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
-    """ "a.b" and 1 as {"a": {"b": 1}}."""
+    """Return {"a": {"b": 1}} for "a.b" and 1."""
     for part in reversed(name.split(".")):
         value = {part: value}
     return dict(value)

@@ -1,4 +1,4 @@
-"""What a launcher launches: one run of a grid, from wherever it is to its end."""
+"""What a launcher starts: one run of a grid, from its last checkpoint to its end."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from evenkeel.grids.ledger import Ledger
 
 @dataclass(frozen=True)
 class Job:
-    """Plain values, because it travels to other processes and machines."""
+    """A run to do, in plain values because it is sent to other processes and machines."""
 
     key: str
     config: dict[str, Any]
@@ -23,7 +23,7 @@ class Job:
 
 
 def steps(job: Job) -> Generator[None]:
-    """Do a job, record by record. What goes wrong is in the ledger, not raised: the other runs go on."""
+    """Do a job, record by record. Errors are recorded in the ledger, not raised, so that other runs continue."""
     ledger = Ledger(job.ledger)
     try:
         folder = ledger.folder(job.key)
@@ -32,7 +32,7 @@ def steps(job: Job) -> Generator[None]:
             yield
         ledger.note_finished(job.key)
     except BusyError:
-        return  # another process does it
+        return  # another process is doing it
     except Exception as error:
         ledger.fail(job.key, error)
 

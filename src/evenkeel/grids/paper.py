@@ -1,4 +1,4 @@
-"""The tables and figures of the CBA paper: which runs are in them, and what was published."""
+"""The tables and figures of the CBA paper: the runs in them, and the published numbers."""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
 
 Value = TypeVar("Value")
-WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the literature's small one
-GIVEN = ("data", "limits", "scenario", "memory.capacity", "net", "seed", "name")  # not to be set
+WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the slim one in the literature
+FIXED = ("data", "limits", "scenario", "memory.capacity", "net", "seed", "name")  # by the paper; not to be set
 VARIANTS = {"as-released": ("-cba",), "as-paper": ("-cba-as-paper",), "both": ("-cba", "-cba-as-paper")}
 
 
 @dataclass(frozen=True)
 class PaperCell:
-    """One row of a table under one heading: a setting, its runs by seed, and what the paper has."""
+    """One row of a table under one heading: a setting, its runs by seed, and the paper's values."""
 
     data: str
     memory: int
@@ -33,30 +33,30 @@ class PaperCell:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table or a figure of the paper, or the part of one that was asked for."""
+    """A table or figure of the paper, or the requested part of it."""
 
     name: str  # table1
     title: str
-    values: list[str]  # what its cells hold: measures by name, and "tasks" for the accuracy on each
-    seeds: int  # of the paper
+    values: list[str]  # what its cells contain: measures by name, and "tasks" for the accuracy on each
+    seeds: int  # number of seeds in the paper
     slips: list[str]
-    settings: list[str]  # given by the user, on top of the presets
+    settings: list[str]  # the user's, on top of the presets
     cells: list[PaperCell]
 
     @property
     def number(self) -> str:
-        """Table 1."""
+        """Return the name as in the paper, such as Table 1."""
         return f"{self.name[:-1].capitalize()} {self.name[-1]}"
 
     def blocks(self) -> list[list[PaperCell]]:
-        """The cells of one data set and one size of memory each."""
-        found: dict[tuple[str, int], list[PaperCell]] = {}
+        """Return the cells by data set and memory size."""
+        blocks: dict[tuple[str, int], list[PaperCell]] = {}
         for cell in self.cells:
-            found.setdefault((cell.data, cell.memory), []).append(cell)
-        return list(found.values())
+            blocks.setdefault((cell.data, cell.memory), []).append(cell)
+        return list(blocks.values())
 
     def configs(self) -> list[Config]:
-        """All runs, those of the first seed first: a table that is stopped early can be compared."""
+        """Return all runs, those of the first seed first, so that a table stopped early can be compared."""
         longest = max(len(cell.configs) for cell in self.cells)
         return [cell.configs[place] for place in range(longest) for cell in self.cells if place < len(cell.configs)]
 
@@ -77,12 +77,12 @@ def paper_table(
     cba: str = "as-released",
     settings: Sequence[str] = (),
 ) -> PaperTable:
-    """A table or figure, or a part of it: some data sets, sizes of memory, methods (with and without CBA).
+    """Return a table or figure, or a part of it: some data sets, memory sizes, methods (with and without CBA).
 
-    seeds: from 0; by default as many as the paper has. cba: as in the released code, closer to the paper's text, or
-    both. settings: on top of all, as in `--set`.
+    seeds: how many, starting at 0; by default as many as in the paper. cba: as in the released code, closer to the
+    paper's text, or both. settings: overrides, as in `--set`.
     """
-    one_of("what to reproduce", name, published())
+    one_of("what", name, published())
     one_of("net", net, WIDTHS)
     one_of("cba", cba, VARIANTS)
     table = published()[name]
@@ -92,17 +92,17 @@ def paper_table(
     chosen = _chosen("method", methods, [*map(_base, rows), *rows])
     for setting in settings:
         part = setting.partition("=")[0].strip()
-        if any(part == given or part.startswith(f"{given}.") for given in GIVEN):
+        if any(part == each or part.startswith(f"{each}.") for each in FIXED):
             raise SettingsError(
-                f"--set {setting}: a table of the paper is about its own data, tasks and seeds; --data-set, --memory, "
-                "--net and --seeds choose among them. For other runs write a grid: `evenkeel grid`."
+                f"--set {setting}: data, tasks, net and seeds are fixed by the paper; choose among them with "
+                "--data-set, --memory, --net and --seeds. For other runs write a grid: `evenkeel grid`."
             )
     count = table["seeds"] if seeds is None else seeds
-    found = PaperTable(name, table["title"], table["values"], table["seeds"], table["slips"], list(settings), [])
-    # Tables need tests at task ends only; curves need points on the way.
-    looking = ["evaluation.prequential=false", "evaluation.alignment=0"]
-    looking += [] if table.get("curve") else ["evaluation.every=0"]
-    fixed = [f"net.width={WIDTHS[net]}", *looking, *settings]
+    selected = PaperTable(name, table["title"], table["values"], table["seeds"], table["slips"], list(settings), [])
+    # Tables only need tests at task ends; curves need points in between.
+    evaluation = ["evaluation.prequential=false", "evaluation.alignment=0"]
+    evaluation += [] if table.get("curve") else ["evaluation.every=0"]
+    fixed = [f"net.width={WIDTHS[net]}", *evaluation, *settings]
     for each in sets:
         for size in sizes:
             for row, values in table["cells"][each].get(str(size), {}).items():
@@ -114,27 +114,27 @@ def paper_table(
                     preset = table["preset"].format(data=each, row=variant)
                     first = load_config(preset, [f"memory.capacity={size}", *fixed])
                     configs = [first.model_copy(update={"seed": seed}) for seed in range(count)]
-                    found.cells.append(PaperCell(each, size, variant, values, configs))
-    if not found.cells:
-        raise SettingsError(f"{found.number} has no cell with these data sets, sizes of memory and methods.")
-    return found
+                    selected.cells.append(PaperCell(each, size, variant, values, configs))
+    if not selected.cells:
+        raise SettingsError(f"{selected.number} has no cell with these data sets, memory sizes and methods.")
+    return selected
 
 
 def _base(row: str) -> str:
-    """er-cba-64 is about er."""
+    """Return the method of a row: er for er-cba-64."""
     return row.partition("-cba")[0]
 
 
-def _chosen(what: str, asked: Sequence[Value], there: Iterable[Value]) -> list[Value]:
-    """What was asked for, or else all there is."""
-    known = list(dict.fromkeys(there))
-    for each in asked:
+def _chosen(what: str, requested: Sequence[Value], available: Iterable[Value]) -> list[Value]:
+    """Return the requested values, or else all that are available."""
+    known = list(dict.fromkeys(available))
+    for each in requested:
         one_of(what, each, known)
-    return list(asked) or known
+    return list(requested) or known
 
 
 def without(cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:
-    """The cell that the gain by CBA of `cell` is measured against."""
+    """Return the cell against which the gain by CBA of `cell` is measured."""
     if "-cba" not in cell.row:
         return None
     same = [each for each in cells if (each.data, each.memory, each.row) == (cell.data, cell.memory, _base(cell.row))]

@@ -1,4 +1,4 @@
-"""Our numbers beside the paper's, cell by cell."""
+"""Our numbers next to the paper's, cell by cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,47 +11,47 @@ from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
 
 TITLES = {"cifar10": "Split CIFAR-10", "cifar100": "Split CIFAR-100", "tiny-imagenet": "Split Tiny-ImageNet"}
-Values = Mapping[int, Sequence[float | None]]  # by seed: one for each value of the table
+Values = Mapping[int, Sequence[float | None]]  # by seed, one for each value of the table
 
 
-def result_tables(found: PaperTable, ledger: Ledger, *, only_finished: bool = False) -> list[ResultTable]:
-    """Return a table for each data set and memory size; the paper's slips are below the last one.
+def result_tables(table: PaperTable, ledger: Ledger, *, only_finished: bool = False) -> list[ResultTable]:
+    """Return one table per data set and memory size; the paper's slips are listed below the last.
 
     only_finished: leave out rows, and tables, without a finished run.
     """
-    made = []
-    for cells in found.blocks():
-        ours = {cell.row: _values(cell, found, ledger) for cell in cells}
+    tables = []
+    for cells in table.blocks():
+        ours = {cell.row: _values(cell, table, ledger) for cell in cells}
         block = [cell for cell in cells if ours[cell.row] or not only_finished]
         if not block:
             continue
         first, config = block[0], block[0].configs[0]
         title = (
-            f"{found.number}, {TITLES.get(first.data, first.data)}, memory {first.memory}. "
-            f"Ours: {config.net['name']} of width {config.net['width']}, {_set(found.settings)}"
-            f"{_seeds([len(each) for each in ours.values()])}; the paper's: width 64, {found.seeds} seeds."
+            f"{table.number}, {TITLES.get(first.data, first.data)}, memory {first.memory}. "
+            f"Ours: {config.net['name']} of width {config.net['width']}, {_listed(table.settings)}"
+            f"{_seeds([len(each) for each in ours.values()])}; the paper's: width 64, {table.seeds} seeds."
         )
-        by_task = "tasks" in found.values
-        made.append(_by_task(title, block, ours) if by_task else _by_method(title, found.values, block, ours))
-    return [*made[:-1], replace(made[-1], notes=list(found.slips))] if made else []
+        by_task = "tasks" in table.values
+        tables.append(_by_task(title, block, ours) if by_task else _by_method(title, table.values, block, ours))
+    return [*tables[:-1], replace(tables[-1], notes=list(table.slips))] if tables else []
 
 
-def _set(settings: Sequence[str]) -> str:
+def _listed(settings: Sequence[str]) -> str:
     return "".join(f"{setting.strip()}, " for setting in settings)
 
 
 def _seeds(numbers: Sequence[int]) -> str:
     done = sorted({each for each in numbers if each})
     if not done:
-        return "none yet"
+        return "no seeds yet"
     return f"{done[0]} seed{'s' * (done[0] > 1)}" if len(done) == 1 else f"{done[0]} to {done[-1]} seeds"
 
 
-def _values(cell: PaperCell, found: PaperTable, ledger: Ledger) -> Values:
-    """Of the runs that are finished."""
+def _values(cell: PaperCell, table: PaperTable, ledger: Ledger) -> Values:
+    """Return the values of the finished runs."""
     keys = {config.seed: run_key(config) for config in cell.configs}
     runs = {seed: Results.read(ledger.place(key)) for seed, key in keys.items() if ledger.finished(key)}
-    return {seed: _of_run(run, found.values) for seed, run in runs.items()}
+    return {seed: _of_run(run, table.values) for seed, run in runs.items()}
 
 
 def _of_run(run: Results, names: Sequence[str]) -> list[float | None]:
@@ -68,7 +68,7 @@ def _by_method(title: str, names: Sequence[str], block: Sequence[PaperCell], our
     for cell in block:
         row: list[Cell] = [cell.title, len(ours[cell.row])]
         for place, printed in enumerate(cell.values):
-            row += _beside(_mean(ours[cell.row], place), printed)
+            row += _next_to_paper(_mean(ours[cell.row], place), printed)
         rows.append(row)
         base = without(block, cell)
         if base is not None:
@@ -77,26 +77,26 @@ def _by_method(title: str, names: Sequence[str], block: Sequence[PaperCell], our
             gains: list[Cell] = [Shown(f"{cell.title}: gain by CBA, paired", "  gain by CBA, paired"), len(common)]
             for place, printed in enumerate(cell.values):
                 gain = _gain(ours[base.row], ours[cell.row], place)
-                gains += _beside(gain, printed - base.values[place], sign=True)
+                gains += _next_to_paper(gain, printed - base.values[place], sign=True)
             rows.append(gains)
     return ResultTable(title, columns, rows, bold=frozenset(bold))
 
 
 def _by_task(title: str, block: Sequence[PaperCell], ours: Mapping[str, Values]) -> ResultTable:
-    """The other way round, because there are many values and few rows."""
+    """Return the table with values as rows, because there are many values and few methods."""
     last = len(block[0].values) - 1
     names = [*(f"a({task},{last})" for task in range(1, last + 1)), "ACC"]
     columns, rows = [""], [list[Cell]([name]) for name in names]
     for cell in block:
         columns += [cell.title, "paper", "distance"]
         for place, row in enumerate(rows):
-            row.extend(_beside(_mean(ours[cell.row], place), cell.values[place]))
+            row.extend(_next_to_paper(_mean(ours[cell.row], place), cell.values[place]))
         base = without(block, cell)
         if base is not None:
             columns += ["gain, paired", "paper", "distance"]
             for place, row in enumerate(rows):
                 gain = _gain(ours[base.row], ours[cell.row], place)
-                row.extend(_beside(gain, cell.values[place] - base.values[place], sign=True))
+                row.extend(_next_to_paper(gain, cell.values[place] - base.values[place], sign=True))
     return ResultTable(title, columns, rows, bold=frozenset({last}))
 
 
@@ -105,7 +105,7 @@ def _mean(values: Values, place: int) -> Estimate | None:
 
 
 def _gain(before: Values, after: Values, place: int) -> Estimate | None:
-    """Paired over the seeds that both have."""
+    """Return the gain, paired over the seeds that both have."""
     differences = []
     for seed in sorted(before.keys() & after.keys()):
         one, other = before[seed][place], after[seed][place]
@@ -114,8 +114,8 @@ def _gain(before: Values, after: Values, place: int) -> Estimate | None:
     return Estimate.of(differences)
 
 
-def _beside(ours: Estimate | None, printed: float, *, sign: bool = False) -> list[Cell]:
-    """Ours, the paper's with its digits, and how far apart they are."""
+def _next_to_paper(ours: Estimate | None, printed: float, *, sign: bool = False) -> list[Cell]:
+    """Return our value, the paper's with its digits, and the distance between them."""
     theirs = Shown(round(printed, 2), f"{printed:+.2f}" if sign else f"{printed:.2f}")
     if ours is None:
         return [None, theirs, None]

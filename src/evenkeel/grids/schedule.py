@@ -1,4 +1,4 @@
-"""A grid of runs, done once each, whatever dies on the way."""
+"""A grid of runs, each done once, even if processes die."""
 
 import time
 from collections import deque
@@ -10,26 +10,26 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import Launcher, Working
 from evenkeel.grids.ledger import Ledger
 
-PATIENCE = 5  # ends without a word and without a step further, before a run counts as failed
-PAUSE = 0.1  # seconds between looks
+PATIENCE = 5  # deaths without an error or a further step after which a run counts as failed
+PAUSE = 0.1  # seconds between polls
 
 
 @dataclass
 class Grid:
-    """Where all runs stand; `jobs` are done in this order."""
+    """The state of all runs; `jobs` are done in this order."""
 
     ledger: Ledger
     jobs: Sequence[Job]
     waiting: deque[Job] = field(default_factory=deque)
     working: dict[str, Working] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # the errors of those that could not go on
-    steps: dict[str, int] = field(default_factory=dict)  # how far those at work are
+    failed: dict[str, str] = field(default_factory=dict)  # the errors of runs that could not continue
+    steps: dict[str, int] = field(default_factory=dict)  # the progress of active runs
 
     def go(self, launcher: Launcher) -> Iterator["Grid"]:
-        """Launch what is to be done; give the grid after each look at it, until all is finished or failed.
+        """Launch the unfinished runs; yield the grid after each poll, until all are finished or failed.
 
-        Leave the loop, by an exception or otherwise, and whatever is at work is stopped.
+        Leaving the loop, by an exception or otherwise, stops the active runs.
         """
         jobs = {job.key: job for job in self.jobs}
         self.finished = [key for key in jobs if self.ledger.finished(key)]
@@ -52,10 +52,10 @@ class Grid:
                 each.stop()
 
     def _next(self, room: int) -> list[Job]:
-        """Up to `room` jobs. Those that another grid is at work on go to the end of the queue, or are done by then."""
-        found: list[Job] = []
+        """Return up to `room` jobs. Those that another grid is working on go to the end of the queue."""
+        ready: list[Job] = []
         for _ in range(len(self.waiting)):
-            if len(found) >= room:
+            if len(ready) >= room:
                 break
             job = self.waiting.popleft()
             if self.ledger.busy(job.key):
@@ -63,8 +63,8 @@ class Grid:
             elif self.ledger.finished(job.key):
                 self.finished.append(job.key)
             else:
-                found.append(job)
-        return found
+                ready.append(job)
+        return ready
 
     def _settle(self, job: Job, lives: "_Lives") -> None:
         key = job.key
@@ -77,17 +77,17 @@ class Grid:
             self.waiting.appendleft(job)
         else:
             message = (
-                f"Its process ended {PATIENCE} times without a word and without getting further than step "
+                f"Its process died {PATIENCE} times without an error message and without getting further than step "
                 f"{lives.furthest}: killed, or out of memory?"
             )
             self.failed[key] = message
-            with suppress(OSError):  # what cannot be written is told all the same
+            with suppress(OSError):  # the failure is reported even if it cannot be written
                 self.ledger.fail(key, message)
 
 
 @dataclass
 class _Lives:
-    """A run that is killed is started again, but not for ever: one that needs too much memory dies each time."""
+    """The restarts of a killed run, which are limited: one that needs too much memory dies each time."""
 
     failures: int  # of earlier grids
     furthest: int = 0

@@ -1,7 +1,7 @@
-"""Search for settings, by the field's etiquette: on the first tasks only, and never on the test data.
+"""Search for settings, by the conventions of the field: on the first tasks only, and never on the test data.
 
-The search keeps nothing of its own. Started again, it asks for the same settings in the same order, and the ledger has
-the answers to those that were tried: it goes on where it was, and its result is that of a search never stopped.
+The search keeps no state of its own. Started again, it proposes the same settings in the same order, and the ledger has
+the results of those already tried: it resumes where it left off, and its result is that of an uninterrupted search.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
 
-FIRST_SEED = 1000  # the seeds of a search are not those of the runs that are reported
+FIRST_SEED = 1000  # a search uses other seeds than the runs that are reported
 
 
 class Range(GridModel):
-    """Numbers from low to high; whole ones, if both are."""
+    """Numbers from low to high; whole numbers if both are."""
 
     low: StrictInt | StrictFloat
     high: StrictInt | StrictFloat
@@ -38,41 +38,41 @@ class Range(GridModel):
     @model_validator(mode="after")
     def _is_sensible(self) -> "Range":
         if not -inf < self.low < self.high < inf or (self.log and self.low <= 0):
-            raise ValueError(f"from {self.low} to {self.high}{', by its logarithm,' * self.log} is no range")
+            raise ValueError(f"from {self.low} to {self.high}{' on a log scale' * self.log} is not a valid range")
         return self
 
 
 class TuneFile(GridModel):
     base: str
-    """A config file (beside this one, or anywhere) or a preset"""
+    """A config file (next to this one, or anywhere) or a preset"""
     space: Annotated[dict[Name, Range | Annotated[list[Any], Field(min_length=2)]], Field(min_length=1)]
     """By "part.setting": a range, { low = 0.001, high = 0.3, log = true }, or a list of values"""
     set: dict[Name, Any] = Field(default_factory=dict)
     """Settings of all runs, as tables or as "part.setting" """
     tasks: PositiveInt = 2
-    """So many of the first tasks are learned, and tested on"""
+    """Number of first tasks to learn and test on"""
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of their training samples that is tested on"""
+    """Share of their training samples to hold out for testing"""
     measure: str = "acc"
-    """What is to be best"""
+    """The measure to optimize"""
     trials: PositiveInt = 20
-    """Settings to try"""
+    """Number of settings to try"""
     together: PositiveInt = 4
-    """Asked for at once, and so run side by side; the result depends on it, but not on the number of workers"""
+    """Trials proposed at once, and so run in parallel; the result depends on it, but not on the number of workers"""
     seeds: PositiveInt = 1
-    """Runs of each, of which the mean counts"""
+    """Runs per trial, whose mean counts"""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Of the search itself"""
+    """Seed of the search itself"""
 
     @model_validator(mode="after")
     def _is_sensible(self) -> "TuneFile":
         one_of("measure", self.measure, MEASURES)
         if MEASURES[self.measure].higher_is_better is None:
-            raise ValueError(f"measure = {self.measure!r} is neither better high nor low")
+            raise ValueError(f"measure = {self.measure!r} cannot be optimized: neither higher nor lower is better")
         if self.tasks == 1 and self.measure.startswith(("fm", "bwt", "fwt")):
-            raise ValueError(f"measure = {self.measure!r} needs two tasks at least, to forget one of them")
+            raise ValueError(f"measure = {self.measure!r} needs at least two tasks")
         if own := [name for name in (*self.space, *self.set) if name in ("limits", "limits.tasks", "limits.held_out")]:
-            raise ValueError(f"{own[0]} is the search's own: give tasks and held_out")
+            raise ValueError(f"{own[0]} is set by the search: use tasks and held_out instead")
         return self
 
 
@@ -80,7 +80,7 @@ class TuneFile(GridModel):
 class Tried:
     settings: dict[str, Any]  # by "part.setting"
     configs: list[Config]  # by seed
-    value: float | None  # None where a run failed
+    value: float | None  # None if a run failed
 
 
 class Search:
@@ -90,28 +90,28 @@ class Search:
         self._require_sound()
 
     def _require_sound(self) -> None:
-        """Each value on its own, the others at their first: faults are told before any work, not at some trial."""
+        """Check each value, with the others at their first, so that errors are reported before any work is done."""
         first = {name: _ends(each)[0] for name, each in self.file.space.items()}
-        faults: dict[str, None] = {}
+        errors: dict[str, None] = {}
         for name, each in self.file.space.items():
             for value in _ends(each):
                 try:
                     self._config({**first, name: value}, seed=FIRST_SEED)
                 except SettingsError as error:
-                    faults[f"With {name} = {value!r}: {error}"] = None
-        if faults:
-            raise SettingsError("\n".join(faults))
+                    errors[f"With {name} = {value!r}: {error}"] = None
+        if errors:
+            raise SettingsError("\n".join(errors))
 
     def go(self, ledger: Ledger, do: Callable[[str, list[Config]], None]) -> list[Tried]:
-        """Try them all, best first. `do` is given what to say and the runs to do, and comes back when they are done."""
+        """Run all trials and return them, best first. `do` gets a message and the runs, and returns once they ended."""
         study, space, tried = self._study(), self._distributions(), list[Tried]()
         while len(tried) < self.file.trials:
             number = min(self.file.together, self.file.trials - len(tried))
-            asked = [study.ask(space) for _ in range(number)]
-            trials = [self._trial(each.params) for each in asked]
+            proposed = [study.ask(space) for _ in range(number)]
+            trials = [self._trial(each.params) for each in proposed]
             what = f"Trials {len(tried) + 1} to {len(tried) + number} of {self.file.trials}"
             do(what, [config for _, configs in trials for config in configs])
-            for trial, (settings, configs) in zip(asked, trials, strict=True):
+            for trial, (settings, configs) in zip(proposed, trials, strict=True):
                 value = self._value(configs, ledger)
                 _tell(study, trial, value)
                 tried.append(Tried(settings, configs, value))
@@ -119,7 +119,7 @@ class Search:
         return sorted(tried, key=lambda each: (each.value is None, sign * (each.value or 0)))
 
     def best(self, tried: Sequence[Tried]) -> str:
-        """The config of the best, for the whole stream and all the data, as TOML."""
+        """Return the config of the best trial, for the whole stream and all the data, as TOML."""
         if not tried or tried[0].value is None:
             raise SettingsError("All trials failed; `evenkeel ledger list` shows why.")
         config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
@@ -134,9 +134,9 @@ class Search:
 
     def _config(self, settings: dict[str, Any], seed: int) -> Config:
         limits = {"limits": {"tasks": self.file.tasks, "held_out": self.file.held_out}}
-        # Only what the search looks at is measured.
-        looking = {"evaluation": {"alignment": 0}, "seed": seed}
-        return load_config({"extends": self._base, **merged(self._changes(settings), merged(limits, looking))})
+        # Only what the search needs is measured.
+        others = {"evaluation": {"alignment": 0}, "seed": seed}
+        return load_config({"extends": self._base, **merged(self._changes(settings), merged(limits, others))})
 
     def _changes(self, settings: dict[str, Any]) -> dict[str, Any]:
         change: dict[str, Any] = {}
@@ -153,8 +153,8 @@ class Search:
             value = MEASURES[self.file.measure].of(run)
             if value is None:
                 raise SettingsError(
-                    f"measure = {self.file.measure!r} is not measured in these runs; look at the settings of "
-                    "evaluation (every for curves, prequential for predictions)."
+                    f"measure = {self.file.measure!r} is not measured in these runs; check the evaluation "
+                    "settings (every for curves, prequential for predictions)."
                 )
             values.append(value)
         return fmean(values)
@@ -173,15 +173,15 @@ class Search:
     def _distributions(self) -> dict[str, "BaseDistribution"]:
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-        found: dict[str, BaseDistribution] = {}
+        distributions: dict[str, BaseDistribution] = {}
         for name, each in self.file.space.items():
             if isinstance(each, list):
-                found[name] = CategoricalDistribution(range(len(each)))  # Optuna's own values may be no lists or tables
+                distributions[name] = CategoricalDistribution(range(len(each)))  # Optuna takes no lists or tables
             elif isinstance(each.low, int) and isinstance(each.high, int):
-                found[name] = IntDistribution(each.low, each.high, log=each.log)
+                distributions[name] = IntDistribution(each.low, each.high, log=each.log)
             else:
-                found[name] = FloatDistribution(each.low, each.high, log=each.log)
-        return found
+                distributions[name] = FloatDistribution(each.low, each.high, log=each.log)
+        return distributions
 
 
 def _tell(study: "Study", trial: "Trial", value: float | None) -> None:
@@ -194,5 +194,5 @@ def _tell(study: "Study", trial: "Trial", value: float | None) -> None:
 
 
 def _ends(each: Range | list[Any]) -> list[Any]:
-    """All values of a list, both ends of a range."""
+    """Return all values of a list, or both ends of a range."""
     return each if isinstance(each, list) else [each.low, each.high]

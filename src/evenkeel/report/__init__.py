@@ -1,1 +1,1 @@
-"""Runs as one self-contained HTML page: a report of everything, or one figure of the CBA paper."""
+"""Runs as one self-contained HTML page: a full report, or one figure of the CBA paper."""

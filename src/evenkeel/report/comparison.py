@@ -1,4 +1,4 @@
-"""The words and tables of a report: findings, comparison, measures, cost, and the sheet of every run."""
+"""The text and tables of a report: findings, comparison, measures, cost, and the details of every run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,56 +12,56 @@ from evenkeel.results.groups import Estimate, Group, gain
 from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.run_files import Results
 
-TOLD = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
+REPORTED = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
 HEADLINES = 4  # the first measures of `MEASURES`
 PAIRED = "gain by CBA, paired by seed"
-OWN_STREAM = "a stream of the user's own"
+OWN_STREAM = "the user's own stream"
 
 
-def findings(scene: Scene, told: Sequence[str] = TOLD) -> list[str]:
-    """The outcome in plain words: what CBA changed in the measures `told`, or else who did best."""
+def findings(scene: Scene, reported: Sequence[str] = REPORTED) -> list[str]:
+    """Return the outcome in plain words: what CBA changed in the measures `reported`, or else which group is best."""
     if scene.pairs:
-        names = [name for name in told if name in scene.measures]
+        names = [name for name in reported if name in scene.measures]
         return [_finding(without, with_, names) for without, with_ in scene.pairs]
     if not scene.finished:
-        return ["No run is finished yet, so there is nothing to compare; the figures show how far each has come."]
+        return ["No run is finished yet, so there is nothing to compare; the figures show the progress of each."]
     if not (names := scene.measures):
         return ["These runs have no measure to compare: nothing was tested."]
     name, measure = names[0], MEASURES[names[0]]
     among = [group for group in scene.finished.values() if not group.is_bound] or list(scene.finished.values())
-    reached = [(group, found) for group in among if (found := group.estimate(name))]
+    reached = [(group, estimate) for group in among if (estimate := group.estimate(name))]
     group, best = max(reached, key=lambda each: each[1].mean * (1 if measure.higher_is_better else -1))
     sentence = f"{group.label} reached {measure.title} {number(best)} ({_seeds(best.n)})"
     if len(reached) > 1 and not group.is_bound:
-        sentence += f", the best mean of {len(reached)}; no two of them differ in CBA alone"
+        sentence += f", the best mean of {len(reached)}; no two of them differ only in CBA"
     return [sentence + "."]
 
 
 def _finding(without: Group, with_: Group, names: Sequence[str]) -> str:
-    found = {name: change for name in names if (change := gain(name, without, with_))}
-    if not found:
+    gains = {name: change for name in names if (change := gain(name, without, with_))}
+    if not gains:
         return f"{without.label} and {with_.label} have no finished seed in common, so they cannot be compared."
-    changes = [f"{MEASURES[name].title} by {number(change, signed=True)}" for name, change in found.items()]
+    changes = [f"{MEASURES[name].title} by {number(change, signed=True)}" for name, change in gains.items()]
     variant = "" if with_.label == f"{without.label} + CBA" else f", as {with_.label}"
-    n = max(change.n for change in found.values())
+    n = max(change.n for change in gains.values())
     sentence = f"CBA changed {listed(changes)} for {without.label}{variant} ({_seeds(n)})"
     if n == 1:
-        return f"{sentence}; a single seed cannot tell this from chance."
+        return f"{sentence}; a single seed cannot show whether this is significant."
     verdicts: dict[str, list[str]] = {}
-    for name, change in found.items():
+    for name, change in gains.items():
         verdicts.setdefault(_verdict(change, MEASURES[name]), []).append(MEASURES[name].title)
     return f"{sentence}: {'; '.join(verdict.format(listed(them)) for verdict, them in verdicts.items())}."
 
 
 def listed(items: Sequence[str]) -> str:
-    """'a, b and c'"""
+    """Join items as in 'a, b and c'."""
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]
 
 
 def _verdict(change: Estimate, measure: Measure) -> str:
-    """By whether the 95% interval contains 0."""
+    """Return the verdict, which depends on whether the 95% interval contains 0."""
     if change.half is None or abs(change.mean) <= change.half:
-        return "the change in {} is not clear of chance"
+        return "the change in {} is not significant"
     return "{} got better" if (change.mean > 0) == measure.higher_is_better else "{} got worse"
 
 
@@ -70,10 +70,10 @@ def _seeds(n: int) -> str:
 
 
 def facts(scene: Scene) -> list[tuple[str, str]]:
-    """What was compared, for the head of a block."""
+    """Return what was compared, for the head of a block."""
     data = scene.first.started.data
     seeds = sorted({run.seed for run in scene.runs})
-    shown = ", ".join(map(str, seeds)) if len(seeds) <= 12 else f"{len(seeds)} of them, {seeds[0]} to {seeds[-1]}"
+    shown = ", ".join(map(str, seeds)) if len(seeds) <= 12 else f"{len(seeds)} seeds from {seeds[0]} to {seeds[-1]}"
     done = sum(run.ended is not None for run in scene.runs)
     samples = [f"{data[part]} {part}" for part in ("train", "test") if data.get(part) is not None]
     size = [*samples, *([f"{len(scene.class_names)} classes"] if scene.class_names else [])]
@@ -90,7 +90,8 @@ def facts(scene: Scene) -> list[tuple[str, str]]:
 
 
 def scenario_text(scenario: Any) -> str:
-    """
+    """Return the name of a scenario with its settings.
+
     >>> scenario_text({"name": "blurry", "tasks": 5, "percent": 30})
     'blurry (tasks: 5, percent: 30)'
     """
@@ -102,7 +103,7 @@ def scenario_text(scenario: Any) -> str:
 
 
 def title(scene: Scene, *, full: bool) -> str:
-    """Data set and scenario, with all its settings where others share the name."""
+    """Return data set and scenario, with all settings of the scenario if others share its name."""
     scenario = scene.first.started.config.get("scenario")
     short = scenario.get("name", "scenario") if isinstance(scenario, Mapping) else scenario or OWN_STREAM
     return f"{scene.first.started.data.get('name', 'unknown')}, {scenario_text(scenario) if full else short}"
@@ -139,19 +140,19 @@ def _notes(scene: Scene) -> list[Note]:
     else:
         kind = "Class-incremental: the outputs of all classes compete"
     notes = [
-        f"{kind}, and no task is told at test time. Arrows show which way is better; bold is the best mean of a column."
-        " Intervals are Student's t over seeds, each for itself and not corrected for many comparisons; a single "
-        "seed has no interval."
+        f"{kind}, and the task is not given at test time. Arrows show which way is better; the best mean of a column "
+        "is bold. Intervals are Student's t over seeds, computed separately and not corrected for multiple "
+        "comparisons; a single seed has no interval."
     ]
     if any(group.is_bound for group in scene.groups):
         notes.append(
-            "Bounds are no methods to use, and never the best. The lower one learns the stream without a memory; the "
-            "upper one learns all tasks mixed, so that its tests before the last say little."
+            "Bounds are references, not methods to use, and never the best. The lower one learns the stream without a "
+            "memory; the upper one learns all tasks mixed, so its tests before the last say little."
         )
     partial = [run for group in scene.groups for run in group.runs if run.ended is None]
     if partial:
         listed = ", ".join(f"{run.label} seed {run.seed} (step {_last_step(run)})" for run in partial)
-        notes.append(f"Unfinished, and in no mean of a table: {listed}.")
+        notes.append(f"Unfinished, and not in the means of any table: {listed}.")
     repeats = len(scene.runs) - sum(len(group.runs) for group in scene.groups)
     if repeats:
         notes.append(f"{repeats} of the runs repeat another with the same config and seed; each seed counts once.")
@@ -174,9 +175,9 @@ def _arrow(name: str) -> str:
 
 
 def _best(scene: Scene, name: str) -> set[str]:
-    """The labels with the best mean; none where all are the same."""
+    """Return the labels with the best mean; none if all are equal."""
     among = {label: group for label, group in scene.finished.items() if not group.is_bound}
-    means = {label: found.mean for label, group in among.items() if (found := group.estimate(name))}
+    means = {label: estimate.mean for label, group in among.items() if (estimate := group.estimate(name))}
     if len(set(means.values())) < 2 or MEASURES[name].higher_is_better is None:
         return set()
     top = (max if MEASURES[name].higher_is_better else min)(means.values())
@@ -184,7 +185,7 @@ def _best(scene: Scene, name: str) -> set[str]:
 
 
 def measures(scene: Scene) -> Section | None:
-    """Every measure with its formula: groups as columns, and a column for each gain."""
+    """Return every measure with its formula: groups as columns, and a column for each gain."""
     if not scene.finished:
         return None
     gains = {with_.label: (without, with_) for without, with_ in scene.pairs}
@@ -207,11 +208,11 @@ def measures(scene: Scene) -> Section | None:
 
 
 def cost(scene: Scene) -> Section:
-    """Time and memory, from what the processes wrote down."""
-    rows, silent = [], 0
+    """Return the time and memory that the processes recorded."""
+    rows, untimed = [], 0
     for group in scene.groups:
         timed = [run for run in group.runs if run.sessions]
-        silent += len(group.runs) - len(timed)
+        untimed += len(group.runs) - len(timed)
         if not timed:
             continue
         sessions = [session for run in timed for session in run.sessions]
@@ -230,24 +231,24 @@ def cost(scene: Scene) -> Section:
         rows.append(PageRow(group.label, [PageCell(text) for text in cells]))
     parts: list[PageTable | Note] = []
     if rows:
-        columns = ["", "seconds a run", "evaluating", "steps a second", "peak memory, MiB", "runs"]
+        columns = ["", "s / run", "evaluating", "steps / s", "peak memory, MiB", "runs"]
         caption = (
-            "All processes that worked on a run together. Evaluating: the share of the time that went into tests, "
-            "anytime points and diagnostics; steps a second leave it out. Peak memory is that of the process, "
+            "Times are summed over all processes that worked on a run. Evaluating: the share of time spent on tests, "
+            "anytime points and diagnostics, which steps / s leaves out. Peak memory is that of the process, "
             "the highest of the runs."
         )
         parts.append(PageTable(caption, columns, rows))
-    if silent:
-        parts.append(Note(f"{silent} of {len(scene.runs)} runs have no record of time and memory."))
+    if untimed:
+        parts.append(Note(f"{untimed} of {len(scene.runs)} runs have no record of time and memory."))
     return Section("Time and memory", parts)
 
 
 def every_run(scene: Scene) -> Section:
-    """What it takes to repeat each run."""
-    sheets = []
+    """Return what it takes to repeat each run."""
+    details = []
     for group in scene.groups:
-        sheets += [_details(run, group.label, first=run is group.runs[0]) for run in group.runs]
-    return Section("Every run", sheets)
+        details += [_details(run, group.label, first=run is group.runs[0]) for run in group.runs]
+    return Section("Every run", details)
 
 
 def _details(run: Results, label: str, *, first: bool) -> RunDetails:
@@ -258,7 +259,7 @@ def _details(run: Results, label: str, *, first: bool) -> RunDetails:
         ("Command", "\n".join(dict.fromkeys(session.command for session in run.sessions)) or None),
         ("Versions", ", ".join(f"{name} {version}" for name, version in started.versions.items())),
         ("Threads", str(started.threads)),
-        ("Task ends", "told to the learner" if started.boundaries else "not told to the learner"),
+        ("Task ends", "reported to the learner" if started.boundaries else "not reported to the learner"),
         ("Data digest", started.data.get("digest")),
         ("Stream digest", started.stream),
     ]
@@ -268,7 +269,7 @@ def _details(run: Results, label: str, *, first: bool) -> RunDetails:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: what is not set is not written."""
+    """Drop values that are not set, as TOML has no null."""
     if isinstance(value, Mapping):
         return {str(key): _without_none(item) for key, item in value.items() if item is not None}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a page is made of. The template knows how each of these looks, and nothing of runs."""
+"""The elements of a page. The template knows how each of them looks, and nothing about runs."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class PageCell:
 class PageRow:
     head: str
     cells: Sequence[PageCell]
-    note: str = ""  # code, under the whole row
+    note: str = ""  # shown as code below the whole row
     gain: bool = False  # a difference between the rows above
 
 
@@ -29,12 +29,12 @@ class PageRow:
 class PageTable:
     part: ClassVar[str] = "table"
     caption: str
-    columns: Sequence[str]  # the first one is above the heads
+    columns: Sequence[str]  # the first one heads the column of row heads
     rows: Sequence[PageRow]
     folded: bool = False
 
     def split(self, most: int = 6) -> "list[PageTable]":
-        """No more columns side by side than a sheet of paper holds."""
+        """Split into tables with at most `most` columns, as many as fit on a sheet of paper."""
         parts = []
         for begin in range(0, len(self.columns) - 1, most):
             rows = [replace(row, cells=row.cells[begin : begin + most]) for row in self.rows]
@@ -55,7 +55,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Charts:
-    """Figures under one caption; small ones stand side by side."""
+    """Figures under one caption; small ones are placed side by side."""
 
     part: ClassVar[str] = "charts"
     caption: str
@@ -71,13 +71,13 @@ class Note:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """What is known of one run, folded away."""
+    """What is known about one run, folded until opened."""
 
     part: ClassVar[str] = "sheet"
     title: str
     facts: Sequence[tuple[str, str]]
     code: str
-    printed: bool  # on paper, too: of a group only the first, because the others differ from it in the seed
+    printed: bool  # also on paper: only the first of a group, because the others differ from it only in the seed
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def minus(text: str) -> str:
 
 
 def number(estimate: Estimate | None, *, signed: bool = False, expected: int | None = None) -> str:
-    """Mean and half interval to one decimal; how many runs they are from, where that is not what one expects."""
+    """Return mean and half interval to one decimal, with the number of runs if it differs from `expected`."""
     if estimate is None:
         return ABSENT
     mean = estimate.mean if abs(estimate.mean) >= 0.05 else 0.0  # no "-0.0"

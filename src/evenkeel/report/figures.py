@@ -1,4 +1,4 @@
-"""The kinds of figure in a report: curves over steps, bars over tasks, heat maps. Each comes back as SVG."""
+"""The kinds of figure in a report: curves over steps, bars over tasks, heat maps. Each is returned as SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from evenkeel.report.scene import Array, Look, Scene, Series
 from evenkeel.report.svg import GRID, INK, MUTED, draw, printable
 
 COLOURS = "Blues"
-BLACK = "#010101"  # of pure black, matplotlib writes nothing, and the colour would follow the page's theme
+BLACK = "#010101"  # matplotlib omits pure black, and the colour would follow the page's theme
 MOST_BARS = 44  # more would be thinner than their outlines
 WHISKERS = {"elinewidth": 1.1, "capsize": 1.5, "capthick": 1.1, "ecolor": INK}
-STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))  # between ticks
-MOST_PIXELS = 250  # a side; a larger matrix is scaled down
+STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))  # possible distances between ticks
+MOST_PIXELS = 250  # per side; a larger matrix is scaled down
 
 
 def curves(
@@ -31,7 +31,7 @@ def curves(
     behind: Mapping[str, Series] | None = None,
     level: float | None = None,
 ) -> str:
-    """A line and its band for each label; `behind`: the same unsmoothed, faint; `level`: a line to compare with."""
+    """Draw a line and its band for each label; `behind`: the same unsmoothed, faint; `level`: a reference line."""
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
@@ -59,11 +59,11 @@ def curves(
 @dataclass(frozen=True)
 class Heights:
     mean: Array
-    half: Array  # of the interval; 0 where there is none
+    half: Array  # half of the interval; 0 if there is none
 
 
 def over_tasks(scene: Scene, heights: Mapping[str, Heights], ylabel: str, *, fair: Array | None = None) -> str:
-    """Bars for each task, side by side for the labels; points where there would be too many. `fair`: a mark a task."""
+    """Draw bars for each task, side by side for the labels, or points if too many. `fair`: a mark per task."""
     count, places = len(heights), np.arange(scene.tasks)
     labels = [*heights, *([] if fair is None else ["fair share"])]
 
@@ -105,7 +105,7 @@ def heat_map(
     gamma: float = 1.0,
     borders: Sequence[int] = (),
 ) -> str:
-    """Dark is high. `gamma` below 1 shows small values; `borders`: thin lines before these rows and columns."""
+    """Draw a matrix; dark is high. `gamma` below 1 stresses small values; `borders`: thin lines before these rows."""
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
@@ -154,7 +154,7 @@ def _fill(look: Look) -> dict[str, Any]:
 
 
 def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    # matplotlib leaves out what begins with "_": a zero-width space in front keeps it.
+    # matplotlib leaves out labels that begin with "_": a zero-width space in front keeps them.
     shown = [("\u200b" if label.startswith("_") else "") + printable(label, 52) for label in labels]
     columns = _legend_columns(labels)
     figure.legend(
@@ -163,7 +163,7 @@ def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> No
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """As many as fit, of those that keep a method and the same with CBA in one column."""
+    """Return as many columns as fit while a method and its variant with CBA stay in one column."""
     longest = max(map(len, labels), default=0)
     most = 3 if longest <= 12 else 2 if longest <= 24 else 1
     together = (columns for columns in range(most, 1, -1) if _sizes_are_even(len(labels), columns))
@@ -171,7 +171,7 @@ def _legend_columns(labels: Sequence[str]) -> int:
 
 
 def _sizes_are_even(count: int, columns: int) -> bool:
-    """Of all columns but the last, as matplotlib fills them: the first ones get what does not divide."""
+    """Check all columns but the last, as matplotlib fills them: the first ones get the remainder."""
     sizes = [count // columns + (place < count % columns) for place in range(columns)]
     return all(size % 2 == 0 for size in sizes[:-1])
 
@@ -192,7 +192,7 @@ def _task_ends(axes: Axes, scene: Scene) -> None:
 
 
 def _names(set_ticks: Any, names: Sequence[str], room: int | None = None) -> None:
-    """All names on an axis, or, of many, a few; upright where there are more than `room` letters."""
+    """Put all names on an axis, or a few of many; vertically if they have more than `room` letters."""
     every = 1 if len(names) <= 20 else next(step for step in STEPS if len(names) <= 10 * step)
     places = range(0, len(names), every)
     short = [printable(names[place], 14) for place in places]

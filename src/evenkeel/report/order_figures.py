@@ -1,4 +1,4 @@
-"""Runs whose tasks come in different orders, in one scene. A report keeps them apart; Figure 1 compares them."""
+"""Runs whose tasks come in different orders, in one scene. A report separates them; Figure 1 compares them."""
 
 import json
 from collections import Counter
@@ -11,40 +11,40 @@ from evenkeel.report.svg import printable
 from evenkeel.results.groups import APART, Group, groups
 from evenkeel.results.run_files import Results
 
-ORDER = ("tasks", "order")  # the settings of a scenario that say it
-MOST = 3  # classes of a task that a label names
+ORDER = ("tasks", "order")  # the settings of a scenario that determine the order
+MOST = 3  # classes per task that a label names
 
 
 class Orders(Scene):
-    """As any other scene, but labels say the order: 'ER: {ship, truck} then {frog, horse}'."""
+    """A scene whose labels include the order of tasks: 'ER: {ship, truck} then {frog, horse}'."""
 
     @cached_property
     def changed(self) -> list[int]:
-        """The places of the tasks that are not the same in all runs."""
+        """Return the positions of the tasks that are not the same in all runs."""
         return [place for place in range(self.tasks) if len({frozenset(_classes(run, place)) for run in self.runs}) > 1]
 
     @cached_property
     def by_order(self) -> list[list[Group]]:
-        """The groups of each order. Those that differ in order and name alone share the shortest of their names."""
+        """Return the groups of each order. Those that differ only in order and name share their shortest name."""
         orders: dict[str, list[Results]] = {}
         for run in self.runs:
-            orders.setdefault(self._told(run, most=None), []).append(run)
-        short = [self._told(runs[0], MOST) for runs in orders.values()]
-        told = short if len(set(short)) == len(short) else list(orders)
-        found = [groups(runs) for runs in orders.values()]
+            orders.setdefault(self._order_text(run, most=None), []).append(run)
+        short = [self._order_text(runs[0], MOST) for runs in orders.values()]
+        texts = short if len(set(short)) == len(short) else list(orders)
+        grouped = [groups(runs) for runs in orders.values()]
         names: dict[str, str] = {}
-        for group in sorted((group for members in found for group in members), key=lambda group: len(group.label)):
-            names.setdefault(_but_order(group), group.label)
-        given = Counter[str]()
+        for group in sorted((group for members in grouped for group in members), key=lambda group: len(group.label)):
+            names.setdefault(_without_order(group), group.label)
+        uses = Counter[str]()
 
         def relabelled(group: Group, order: str) -> Group:
-            label = f"{names[_but_order(group)]}: {order}"
-            given[label] += 1  # more than once where two groups of one order differ in their names alone
-            return replace(group, label=f"{label} #{given[label]}" if given[label] > 1 else label)
+            label = f"{names[_without_order(group)]}: {order}"
+            uses[label] += 1  # more than once where two groups of one order differ only in their names
+            return replace(group, label=f"{label} #{uses[label]}" if uses[label] > 1 else label)
 
-        return [[relabelled(group, order) for group in members] for order, members in zip(told, found, strict=True)]
+        return [[relabelled(group, order) for group in members] for order, members in zip(texts, grouped, strict=True)]
 
-    def _told(self, run: Results, most: int | None) -> str:
+    def _order_text(self, run: Results, most: int | None) -> str:
         return " then ".join(class_set(run, place, most) for place in self.changed)
 
     @cached_property
@@ -53,18 +53,18 @@ class Orders(Scene):
 
     @property
     def swaps(self) -> list[tuple[Group, Group]]:
-        """The finished runs of one order and of the other, where there are two."""
+        """Return pairs of groups with finished runs, one of each order, if there are exactly two orders."""
         if len(self.by_order) != 2:
             return []
-        both = [(one, other) for one, other in product(*self.by_order) if _but_order(one) == _but_order(other)]
+        both = [(one, other) for one, other in product(*self.by_order) if _without_order(one) == _without_order(other)]
         done = self.finished
         return [
             (done[one.label], done[other.label]) for one, other in both if one.label in done and other.label in done
         ]
 
 
-def _but_order(group: Group) -> str:
-    """What the runs of two orders must share to be compared."""
+def _without_order(group: Group) -> str:
+    """Return what the runs of two orders must share to be compared."""
     config = group.runs[0].started.config
     scenario = {name: value for name, value in (config["scenario"] or {}).items() if name not in ORDER}
     rest = {name: value for name, value in config.items() if name not in ("name", *APART)}
@@ -72,7 +72,7 @@ def _but_order(group: Group) -> str:
 
 
 def class_set(run: Results, place: int, most: int | None = MOST) -> str:
-    """'{ship, truck}': the classes of a task; of more than `most`, the first ones."""
+    """Return the classes of a task as '{ship, truck}'; of more than `most`, only the first ones."""
     names = _classes(run, place)
     if most is not None and len(names) > most:
         names = [*names[: most - 1], "…"]
@@ -80,6 +80,6 @@ def class_set(run: Results, place: int, most: int | None = MOST) -> str:
 
 
 def _classes(run: Results, place: int) -> list[str]:
-    """Their names, or their numbers where they have none."""
+    """Return the names of the classes of a task, or their numbers if they have no names."""
     names = run.started.data.get("classes")
     return [str(names[index] if names else index) for index in run.started.tasks[place].get("classes") or ()]

@@ -1,4 +1,4 @@
-"""From runs to one HTML file that needs nothing else."""
+"""From runs to one self-contained HTML file."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -29,17 +29,17 @@ ORDER = (
 
 
 def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel report") -> None:
-    """Compare `runs` in one HTML file at `path`; a report that was there stays whole until the new one is."""
+    """Compare `runs` in one HTML file at `path`; an existing report stays intact until the new one is complete."""
     if not runs:
         raise RunError("There is nothing to report: no runs were given.")
-    found = scenes(runs)
-    names = [comparison.title(scene, full=False) for scene in found]
-    blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(found, names, strict=True)]
+    separate = scenes(runs)
+    names = [comparison.title(scene, full=False) for scene in separate]
+    blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(separate, names, strict=True)]
     save(render(title, blocks), path, "report")
 
 
 def save(text: str, path: Path, what: str) -> None:
-    """Write a file whole or not at all; `what` it is, for the reader of an error."""
+    """Write a file completely or not at all; `what` names it in error messages."""
     if path.is_dir():
         raise RunError(f"Cannot write the {what} to {str(path)!r}: it is a folder.")
     try:
@@ -50,7 +50,7 @@ def save(text: str, path: Path, what: str) -> None:
 
 
 def render(title: str, blocks: Sequence[PageBlock]) -> str:
-    """The page; equal for equal blocks."""
+    """Return the page; equal blocks give equal pages."""
     environment = Environment(
         loader=PackageLoader("evenkeel.report", ""),
         autoescape=True,
@@ -64,10 +64,10 @@ def render(title: str, blocks: Sequence[PageBlock]) -> str:
 
 
 def _block(scene: Scene, *, full_title: bool) -> PageBlock:
-    found = [section for make in ORDER if (section := make(scene)) is not None]
+    present = [section for make in ORDER if (section := make(scene)) is not None]
     return PageBlock(
         title=comparison.title(scene, full=full_title),
         findings=comparison.findings(scene),
         facts=comparison.facts(scene),
-        sections=[section for section in found if section.parts],
+        sections=[section for section in present if section.parts],
     )

@@ -1,4 +1,4 @@
-"""Figures of the CBA paper from runs of one's own, each as one HTML page and, beside it, its pictures as SVG."""
+"""Figures of the CBA paper from your own runs, each as one HTML page with its pictures as SVG files next to it."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -26,38 +26,38 @@ class PaperFigure:
     title: str
     show: Callable[[Scene], PageBlock]
     from_curve: bool = False  # needs points of the anytime curve
-    compares: tuple[str, ...] = ()  # settings of the scenario, in which runs of other figures must agree
+    compares: tuple[str, ...] = ()  # scenario settings that may differ here; for other figures they must be equal
 
 
 def write_figure(name: str, runs: Sequence[Results], path: Path) -> None:
     """Draw the paper's figure `name` (see `FIGURES`) from `runs` in one HTML file at `path`.
 
-    Beside figure4.html goes figure4.svg, and beside figure3.html go figure3a.svg, figure3b.svg and figure3c.svg.
+    Next to figure4.html goes figure4.svg, and next to figure3.html go figure3a.svg, figure3b.svg and figure3c.svg.
     """
     one_of("figure", name, FIGURES)
     figure = FIGURES[name]
     block = figure.show(_scene(figure, runs))
     save(render(f"{figure.name}: {figure.title}", [block]), path, "figure")
-    found = [part for section in block.sections for part in section.parts if isinstance(part, Charts)]
-    charts = [chart for part in found for chart in part.charts]
+    parts = [part for section in block.sections for part in section.parts if isinstance(part, Charts)]
+    charts = [chart for part in parts for chart in part.charts]
     for place, chart in enumerate(charts):
         letter = _letter(place) if len(charts) > 1 else ""
         save(chart.svg, path.with_name(f"{path.stem}{letter}.svg"), "figure")
 
 
 def _scene(figure: PaperFigure, runs: Sequence[Results]) -> Scene:
-    """All the runs, or an error that says why the figure cannot be drawn from them."""
+    """Return the scene of all runs; raise RunError if the figure cannot be drawn from them."""
     found = scenes(runs, apart_from=figure.compares)
     if not found:
-        raise RunError(f"There is nothing to draw {figure.name} from: no runs were given.")
+        raise RunError(f"Cannot draw {figure.name}: no runs were given.")
     if len(found) > 1:
         names = [comparison.title(scene, full=True) for scene in found]
-        told = "; ".join(dict.fromkeys(names))
-        told += ", which differ in the data itself" if len(set(names)) < len(names) else ""
-        raise RunError(f"{figure.name} is of one data set and scenario, and these runs are of {len(found)}: {told}.")
+        listed = "; ".join(dict.fromkeys(names))
+        listed += ", which differ in the data itself" if len(set(names)) < len(names) else ""
+        raise RunError(f"{figure.name} shows one data set and scenario, and these runs have {len(found)}: {listed}.")
     (scene,) = found
     if not scene.finished:
-        raise RunError(f"There is nothing to draw {figure.name} from yet: none of these runs is finished.")
+        raise RunError(f"Cannot draw {figure.name} yet: none of these runs is finished.")
     bare = [f"{run.label}, seed {run.seed}" for run in scene.runs if run.ended and not run.anytime]
     if figure.from_curve and bare:
         raise RunError(
@@ -68,16 +68,16 @@ def _scene(figure: PaperFigure, runs: Sequence[Results]) -> Scene:
 
 
 def first_task(scene: Scene) -> PageBlock:
-    """Figure 1: what is learned later changes the first task's accuracy, though its labels are as rare either way."""
+    """Show Figure 1: what is learned later changes the first task's accuracy, though its labels are equally rare."""
     scene = orders = Orders(scene.runs)
     if not orders.changed:
         raise RunError(
             "Figure 1 compares two orders of the tasks, and these runs all have the same one: "
-            "set scenario.tasks or scenario.order otherwise in some of them."
+            "set scenario.tasks or scenario.order differently in some of them."
         )
     if 0 in orders.changed:
-        found = " or ".join(sorted({class_set(run, 0) for run in scene.runs}))
-        raise RunError(f"Figure 1 follows the first task, which must be the same in all runs; here it is {found}.")
+        first = " or ".join(sorted({class_set(run, 0) for run in scene.runs}))
+        raise RunError(f"Figure 1 follows the first task, which must be the same in all runs; here it is {first}.")
     classes, places = class_set(scene.first, 0), [str(place + 1) for place in orders.changed]
     said = (
         f"Accuracy on the classes of the first task, {classes}, while later ones are learned, in orders that differ in "
@@ -101,14 +101,14 @@ def first_task(scene: Scene) -> PageBlock:
         scene.task_names,
         at_ends,
         pairs=orders.swaps,
-        difference="difference to the first order, paired by seed",
+        difference="difference from the first order, paired by seed",
         key=lambda run: run.seed,
     )
     return _block(scene, [said], Section("Accuracy on the first task", [*_some(charts), *table]))
 
 
 def recency(scene: Scene) -> PageBlock:
-    """Figure 3: which task and which class the test samples are taken for in the end."""
+    """Show Figure 3: the tasks and classes predicted for the test samples at the end."""
     runs = [run for group in scene.finished.values() for run in group.runs]
     final = [run.finished_tasks[-1] for run in runs if run.finished_tasks]
     shares, matrices = sections.predictions(scene), sections.confusions(scene)
@@ -118,8 +118,8 @@ def recency(scene: Scene) -> PageBlock:
             "each with classes of its own."
         )
     said = (
-        "After the last task: how many of the test samples are taken for each task, beside the share that each really "
-        f"has, and where the samples of each class end up; {_seeds(scene)}."
+        "After the last task: the share of test samples predicted as each task, next to the true share of the task, "
+        f"and the predictions for the samples of each class; {_seeds(scene)}."
     )
 
     def predicted(run: Results) -> Array:
@@ -146,21 +146,21 @@ def recency(scene: Scene) -> PageBlock:
 
 
 def _between_tasks(scene: Scene) -> list[PageTable]:
-    """The confusion matrices in numbers, task by task: class by class they may be hundreds of columns wide."""
+    """Return the confusion matrices in numbers, by task: by class they could be hundreds of columns wide."""
     tables = []
     for group in scene.finished.values():
-        found = []
+        percents = []
         for run in group.runs:
             counts = np.array(run.finished_tasks[-1].confusion, dtype=np.float64)
             tasks = [task["classes"] for task in run.started.tasks]
             summed = np.array([[counts[np.ix_(true, taken)].sum() for taken in tasks] for true in tasks])
-            found.append(100 * summed / np.maximum(summed.sum(axis=1, keepdims=True), 1))
+            percents.append(100 * summed / np.maximum(summed.sum(axis=1, keepdims=True), 1))
         rows = [
             PageRow(name, [PageCell(f"{share:.1f}") for share in shares])
-            for name, shares in zip(scene.task_names, np.mean(found, axis=0), strict=True)
+            for name, shares in zip(scene.task_names, np.mean(percents, axis=0), strict=True)
         ]
         caption = (
-            f"{group.label}: percent of the test samples of each task (rows) that were taken for each task (columns), "
+            f"{group.label}: percent of the test samples of each task (rows) predicted as each task (columns), "
             "mean over seeds."
         )
         tables.append(PageTable(caption, ["", *scene.task_names], rows, folded=len(rows) > 10))
@@ -168,8 +168,8 @@ def _between_tasks(scene: Scene) -> list[PageTable]:
 
 
 def average_accuracy(scene: Scene) -> PageBlock:
-    """Figure 4: the whole way, and not only where it ends."""
-    said = f"Average accuracy on the tasks seen so far, all through the training; {_seeds(scene)}."
+    """Show Figure 4: the whole curve, not only its end."""
+    said = f"Average accuracy on the tasks seen so far, throughout training; {_seeds(scene)}."
 
     def areas(run: Results) -> Array:
         by_task = [sections.area(run, task) for task in range(scene.tasks)]
@@ -178,7 +178,7 @@ def average_accuracy(scene: Scene) -> PageBlock:
     caption = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {MEANS}."
     table = _by_group(scene, caption, [*scene.task_names, "whole stream"], areas)
     formula = Note(
-        "The paper's formula is a sum, points times the steps between them: about this mean times all steps."
+        "The paper's formula is a sum of points times the steps between them: about this mean times all steps."
     )
     findings = comparison.findings(scene, ["acc_auc"]) if scene.pairs else []
     charts = _some(sections.anytime_curves(scene))
@@ -186,7 +186,7 @@ def average_accuracy(scene: Scene) -> PageBlock:
 
 
 def _block(scene: Scene, said: list[str], *shown: Section) -> PageBlock:
-    """With what it takes to repeat the runs."""
+    """Return a block that ends with what it takes to repeat the runs."""
     title = comparison.title(scene, full=False)
     return PageBlock(title, said, comparison.facts(scene), [*shown, comparison.every_run(scene)])
 
@@ -202,13 +202,13 @@ def _by_group(
     key: Callable[[Results], Hashable] = key_of,
     below: Sequence[PageRow] = (),
 ) -> list[PageTable]:
-    """Groups as rows; under the second of each pair, the difference between runs of the same `key`."""
+    """Return groups as rows; below the second of each pair, the difference between runs with the same `key`."""
 
     def row(head: str, values: Sequence[Array], *, signed: bool = False) -> PageRow:
         by_column = np.array(values).reshape(-1, len(columns)).T
-        found = [Estimate.of(column[~np.isnan(column)].tolist()) for column in by_column]
+        estimates = [Estimate.of(column[~np.isnan(column)].tolist()) for column in by_column]
         return PageRow(
-            head, [PageCell(number(each, signed=signed, expected=len(values))) for each in found], gain=signed
+            head, [PageCell(number(each, signed=signed, expected=len(values))) for each in estimates], gain=signed
         )
 
     rows = []
@@ -223,7 +223,7 @@ def _by_group(
 
 
 def _seeds(scene: Scene) -> str:
-    """'mean over 5 seeds'"""
+    """Return the number of seeds, as in 'mean over 5 seeds'."""
     counts = [len(group.runs) for group in scene.finished.values()]
     least, most = min(counts), max(counts)
     if most == 1:
@@ -247,6 +247,6 @@ FIGURES: dict[str, PaperFigure] = {
         from_curve=True,
         compares=ORDER,
     ),
-    "figure3": PaperFigure("Figure 3", "what test samples are taken for", recency),
-    "figure4": PaperFigure("Figure 4", "accuracy all through the training", average_accuracy, from_curve=True),
+    "figure3": PaperFigure("Figure 3", "what test samples are predicted as", recency),
+    "figure4": PaperFigure("Figure 4", "accuracy throughout training", average_accuracy, from_curve=True),
 }

@@ -1,4 +1,4 @@
-"""What may be compared with what, which runs are averaged, and how each group looks in every figure."""
+"""Which runs are compared, which are averaged, and how each group looks in every figure."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ HATCHES = ("////", "", "....", "xxxx", "||||")
 
 @dataclass(frozen=True)
 class Look:
-    """Groups that differ in the adaptor alone share colour and marker: dashed and hatched without, solid with."""
+    """The style of a group. Groups that differ only in the adaptor share colour and marker; dashed is without it."""
 
     colour: str
     marker: str
@@ -42,7 +42,7 @@ class Series:
     high: Array | None = None
 
     def within(self, least: float, most: float) -> "Series":
-        """With the band cut off where no value can be."""
+        """Clip the band to the range of possible values."""
         if self.low is None or self.high is None:
             return self
         return replace(self, low=self.low.clip(least, most), high=self.high.clip(least, most))
@@ -50,7 +50,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Scene:
-    """All runs on one data set and scenario: these can be compared with each other, and with no others."""
+    """All runs on one data set and scenario, which can be compared with each other and with no others."""
 
     runs: list[Results]
 
@@ -60,13 +60,13 @@ class Scene:
 
     @cached_property
     def finished(self) -> dict[str, Group]:
-        """By label: what tables average. Without the groups that have no finished run."""
+        """Return what tables average: by label, the groups that have finished runs, with only these."""
         done = (replace(group, runs=[run for run in group.runs if run.ended]) for group in self.groups)
         return {group.label: group for group in done if group.runs}
 
     @cached_property
     def drawn(self) -> list[Group]:
-        """What figures show: the finished runs, or, where none is, what there is of the others."""
+        """Return what figures show: the finished runs of each group, or the unfinished ones if it has no others."""
         return [
             self.finished.get(group.label) or replace(group, label=f"{group.label} (unfinished)")
             for group in self.groups
@@ -74,17 +74,17 @@ class Scene:
 
     @cached_property
     def pairs(self) -> list[tuple[Group, Group]]:
-        """(without, with) CBA, both with finished runs."""
+        """Return (without, with) CBA pairs of groups that have finished runs."""
         return pairs(list(self.finished.values()))
 
     @cached_property
     def measures(self) -> list[str]:
-        """Those that some finished run has."""
+        """Return the measures that some finished run has."""
         return [name for name in MEASURES if any(group.estimate(name) for group in self.finished.values())]
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """By the labels of `drawn`."""
+        """Return the style of each group by its label in `drawn`."""
         bases = list(dict.fromkeys(group.base for group in self.drawn))
         adapted = dict.fromkeys(bases, 0)
         looks = {}
@@ -109,14 +109,14 @@ class Scene:
 
     @cached_property
     def task_names(self) -> list[str]:
-        """Their own names, unless those depend on the seed."""
+        """Return the tasks' own names, or numbers if the names depend on the seed."""
         names = [[str(task["name"]) for task in run.started.tasks] for run in self.runs]
         same = all(each == names[0] for each in names)
         return names[0] if same else [f"task {place + 1}" for place in range(self.tasks)]
 
     @cached_property
     def task_ticks(self) -> list[str]:
-        """Their names for an axis that says "task": "task 3" is 3; numbers where names would not fit."""
+        """Return short names for an axis labelled "task": "task 3" becomes 3; numbers if names would not fit."""
         short = [name.removeprefix("task ") for name in self.task_names]
         fits = sum(map(len, short)) <= 60
         return short if fits else [str(place + 1) for place in range(self.tasks)]
@@ -127,20 +127,20 @@ class Scene:
 
     @cached_property
     def task_classes(self) -> list[list[int]] | None:
-        """The classes of each task, where all runs agree and no class has two."""
-        found = [[list(task.get("classes") or ()) for task in run.started.tasks] for run in self.runs]
-        agree = all(found[0]) and all(each == found[0] for each in found)
-        return found[0] if agree and not self.shares_classes else None
+        """Return the classes of each task, or None if runs disagree or a class has two tasks."""
+        classes = [[list(task.get("classes") or ()) for task in run.started.tasks] for run in self.runs]
+        agree = all(classes[0]) and all(each == classes[0] for each in classes)
+        return classes[0] if agree and not self.shares_classes else None
 
     @property
     def shares_classes(self) -> bool:
-        """Domain-incremental: a class comes in several tasks."""
+        """Return whether a class occurs in several tasks: domain-incremental."""
         named = [label for task in self.first.started.tasks for label in task.get("classes") or ()]
         return len(set(named)) < len(named)
 
     @cached_property
     def boundaries(self) -> list[int]:
-        """The steps after which a task ends, the last included; empty where unknown or not the same for all."""
+        """Return the steps after which a task ends, including the last; empty if unknown or not the same for all."""
         lengths: list[list[Any]] = [[task.get("steps") for task in run.started.tasks] for run in self.runs]
         if None in lengths[0] or any(each != lengths[0] for each in lengths):
             return []
@@ -148,19 +148,19 @@ class Scene:
 
 
 def scenes(runs: Sequence[Results], *, apart_from: Sequence[str] = ()) -> list[Scene]:
-    """The runs by data set and scenario, in order of first appearance; `apart_from`: its settings that may differ."""
-    found: dict[str, list[Results]] = {}
+    """Group runs by data set and scenario, in order of appearance; `apart_from`: scenario settings that may differ."""
+    by_setting: dict[str, list[Results]] = {}
     for run in runs:
         started, scenario = run.started, run.started.config.get("scenario")
         if isinstance(scenario, Mapping):
             scenario = {setting: value for setting, value in scenario.items() if setting not in apart_from}
         facts = [dict(started.data), started.config.get("data"), scenario, len(started.tasks)]
-        found.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
-    return [Scene(each) for each in found.values()]
+        by_setting.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
+    return [Scene(each) for each in by_setting.values()]
 
 
 def series(runs: Iterable[Results], points: Callable[[Results], Mapping[int, float]]) -> Series | None:
-    """Mean and band of `points` (values by step); runs without any are left out."""
+    """Return mean and band of `points` (values by step); runs without any are left out."""
     curves = [curve for curve in map(points, runs) if curve]
     shared = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
     if not shared:
@@ -176,7 +176,7 @@ def series(runs: Iterable[Results], points: Callable[[Results], Mapping[int, flo
 
 
 def half_interval(values: Array) -> Array:
-    """Half of the 95% interval of the mean over the first axis (Student's t); 0 for a single row."""
+    """Return half of the 95% interval of the mean over the first axis (Student's t); 0 for a single row."""
     n = len(values)
     if n < 2:
         return np.zeros(values.shape[1:])
@@ -184,7 +184,7 @@ def half_interval(values: Array) -> Array:
 
 
 def windows(curve: Series, most: int) -> tuple[Series, int]:
-    """Means over windows of equal length, `most` of them at most, and that length."""
+    """Return means over at most `most` windows of equal length, and that length."""
     length = -(-len(curve.x) // most)
     starts = np.arange(0, len(curve.x), length)
     sizes = np.diff(np.append(starts, len(curve.x)))

@@ -1,4 +1,4 @@
-"""The sections of a report that are figures. Each is None where the runs recorded nothing for it."""
+"""The sections of a report that are figures. Each is None if the runs recorded nothing for it."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,8 +13,8 @@ from evenkeel.results.records import Anytime, Tested
 from evenkeel.results.run_files import Results
 
 BANDS = (
-    "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; the range of two seeds; "
-    "none for a single one."
+    "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; with two "
+    "seeds, their range; with one, none."
 )
 BARS = "Whiskers: the 95% interval of the mean over seeds, cut off at 0 and 100."
 
@@ -23,30 +23,30 @@ def accuracy_curves(scene: Scene) -> Section | None:
     charts = anytime_curves(scene)
     if charts is None:
         return None
-    told = "ACC_AUC by task: the mean of the points while this task was being learned, in percent."
-    return Section("Accuracy over the stream", [charts, *_by_task(scene, told, area)])
+    about = "ACC_AUC by task: the mean of the points recorded while this task was being learned, in percent."
+    return Section("Accuracy over the stream", [charts, *_by_task(scene, about, area)])
 
 
 def anytime_curves(
     scene: Scene,
     of: Callable[[Anytime], float] = lambda point: point.mean,
     title: str = "Anytime accuracy over the stream",
-    told: str = "Anytime accuracy: the mean accuracy on the tasks seen so far",
+    about: str = "Anytime accuracy: the mean accuracy on the tasks seen so far",
 ) -> Charts | None:
-    """What `of` takes from each point of the anytime curve."""
+    """Draw what `of` takes from each point of the anytime curve."""
     lines = _lines(scene, lambda run: {point.step: of(point) for point in run.anytime})
     if not lines:
         return None
     lines = {label: line.within(0, 100) for label, line in lines.items()}
     caption = (
-        f"{told}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks. "
+        f"{about}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks. "
         "Dashed: without CBA; solid: with."
     )
     return Charts(caption, [Chart(title, curves(scene, lines, "accuracy (%)", limits=(0, None)))])
 
 
 def area(run: Results, task: int) -> float | None:
-    """ACC_AUC while this task was being learned; None where it has no point."""
+    """Return ACC_AUC while this task was being learned; None if it has no point."""
     during = [point.task for point in run.anytime]
     return areas_by_task([point.mean for point in run.anytime], during)[task] if task in during else None
 
@@ -67,13 +67,13 @@ def final_accuracy(scene: Scene) -> Section | None:
         return None
     caption = f"Accuracy on each task after the whole stream. {BARS if _whiskers(heights) else ''}"
     chart = Chart("Final accuracy on each task", over_tasks(scene, heights, "accuracy (%)"))
-    told = "Final accuracy on each task, in numbers."
-    return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, told, final)])
+    about = "Final accuracy on each task, in numbers."
+    return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, about, final)])
 
 
 def accuracy_matrix(scene: Scene) -> Section | None:
     if scene.tasks == 1:
-        return None  # a single number, which is in the table already
+        return None  # a single number, which the table already has
     charts = []
     for group in scene.drawn:
         matrices = [run.matrix() for run in group.runs if run.finished_tasks]
@@ -92,7 +92,7 @@ def accuracy_matrix(scene: Scene) -> Section | None:
         charts.append(Chart(group.label, svg))
     caption = (
         "Percent correct on each task (columns) after each task (rows), mean over seeds. Down a column, a task is "
-        "forgotten; the diagonal is how well it was learned."
+        "forgotten; the diagonal shows how well it was learned."
     )
     return Section("Accuracy matrix", [Charts(caption, charts, small=True)]) if charts else None
 
@@ -100,7 +100,7 @@ def accuracy_matrix(scene: Scene) -> Section | None:
 def predictions(scene: Scene) -> Section | None:
     if scene.tasks == 1:
         return None
-    title, heights, said = "Predictions by task", {}, []
+    title, heights, last_shares = "Predictions by task", {}, []
     tests = {
         group.label: [run.finished_tasks[-1] for run in group.runs if run.finished_tasks]
         for group in scene.finished.values()
@@ -111,22 +111,22 @@ def predictions(scene: Scene) -> Section | None:
         rows = [test.predicted for test in final if test.predicted]
         if rows:
             heights[label] = _heights(rows)
-            said.append(f"{label} {heights[label].mean[-1]:.1f}%")
+            last_shares.append(f"{label} {heights[label].mean[-1]:.1f}%")
     if not heights:
         return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
     fair = fair_shares(scene, [test for final in tests.values() for test in final])
     caption = (
-        "Share of the test samples that were taken for each task's classes, after the whole stream. The long marks "
-        "are the shares those tasks really have: a last one far above its mark is recency bias. "
+        "Share of the test samples predicted as each task's classes, after the whole stream. The long marks are the "
+        "true shares of the tasks: a last task far above its mark shows recency bias. "
         f"{BARS if _whiskers(heights) else ''}"
     )
-    sentence = f"Predicted as the last task, whose fair share is {fair[-1]:.1f}%: {'; '.join(said)}."
+    sentence = f"Predicted as the last task, whose fair share is {fair[-1]:.1f}%: {'; '.join(last_shares)}."
     chart = Chart("Share of predictions by task", over_tasks(scene, heights, "predictions (%)", fair=fair))
     return Section(title, [Charts(caption, [chart]), Note(sentence)])
 
 
 def fair_shares(scene: Scene, tests: Sequence[Tested]) -> Array:
-    """Of the test samples, in percent; equal ones where it is not known which class has which task."""
+    """Return each task's share of the test samples in percent; equal shares if the tasks of classes are unknown."""
     counts = np.array(tests[0].confusion, dtype=np.float64).sum(axis=-1) if tests[0].confusion else np.zeros(0)
     if scene.task_classes is None or not counts.sum():
         return np.full(scene.tasks, 100 / scene.tasks)
@@ -160,10 +160,10 @@ def confusions(scene: Scene) -> Section | None:
         )
         charts.append(Chart(group.label, svg))
     by = "in the order of their tasks" if order else "by number"
-    by += ", which thin lines part" if order and 1 < scene.tasks <= 10 else ""
+    by += ", separated by thin lines" if order and 1 < scene.tasks <= 10 else ""
     caption = (
-        f"Where the samples of each class ended up in the last test: percent of a row, mean over seeds; classes {by}. "
-        "The colour scale is stretched at its lower end, so that rare mistakes can be seen."
+        f"Predictions for the samples of each class in the last test: percent of a row, mean over seeds; classes {by}. "
+        "The colour scale is stretched at its lower end, so that rare mistakes are visible."
     )
     return Section("Confusion", [Charts(caption, charts, small=True)]) if charts else None
 
@@ -174,18 +174,18 @@ def alignment(scene: Scene) -> Section | None:
         return None
     smooth, length = _smooth(raw, 30)
     svg = curves(scene, smooth, "cosine", behind={label: windows(line, 300)[0] for label, line in raw.items()}, level=0)
-    over = f" and over {length} measurements; faint: each one" if length > 1 else ""
+    over = f" and over {length} measurements; faint: single measurements" if length > 1 else ""
     means = "; ".join(f"{label} {minus(f'{line.mean.mean():+.2f}')}" for label, line in raw.items())
     caption = (
-        "Cosine between the gradient that trains the network (with the adaptor, where there is one) and that of the "
-        "plain loss on memory. Above 0, learning the new batch also helps on memory; CBA is meant to turn the first "
-        f"along the second (Theorem 1 of its paper). Mean over seeds{over}."
+        "Cosine between the gradient that trains the network (with the adaptor, if there is one) and that of the "
+        "plain loss on memory. Above 0, learning the new batch also helps on memory; CBA is meant to align the first "
+        f"with the second (Theorem 1 of its paper). Mean over seeds{over}."
     )
     return Section("Gradient alignment", [Charts(caption, [Chart("Gradient alignment", svg)]), Note(f"Mean: {means}.")])
 
 
 def training(scene: Scene) -> Section | None:
-    """Memory, prequential accuracy and loss."""
+    """Show memory, prequential accuracy and loss."""
     parts: list[Charts] = []
     if stored := _memories(scene):
         caption = (
@@ -193,10 +193,10 @@ def training(scene: Scene) -> Section | None:
             "Groups with the same memory share a figure."
         )
         parts.append(Charts(caption, stored, small=True))
-    told: list[tuple[str, str, str, Callable[[Results], Mapping[int, float]]]] = [
+    kinds: list[tuple[str, str, str, Callable[[Results], Mapping[int, float]]]] = [
         (
             "Prequential accuracy",
-            "Percent of each incoming batch that was predicted right before it was learned.",
+            "Percent of each incoming batch predicted correctly before it was learned.",
             "accuracy (%)",
             lambda run: {
                 step.step: 100 * step.correct / step.samples for step in run.steps if step.correct is not None
@@ -204,12 +204,12 @@ def training(scene: Scene) -> Section | None:
         ),
         (
             "Training loss",
-            "The loss of each step, as the method defines it: methods cannot be compared by it.",
+            "The loss of each step as the method defines it, so it cannot be compared between methods.",
             "loss",
             lambda run: {step.step: step.loss for step in run.steps if step.loss is not None},
         ),
     ]
-    for title, caption, ylabel, points in told:
+    for title, caption, ylabel, points in kinds:
         if lines := _lines(scene, points):
             smooth, length = _smooth(lines, 60)
             over = f"Mean over seeds and over {length} steps." if length > 1 else "Mean over seeds."
@@ -219,7 +219,7 @@ def training(scene: Scene) -> Section | None:
 
 
 def _memories(scene: Scene) -> list[Chart]:
-    """By class and task end; one chart for all groups with the same contents."""
+    """Draw memory by class and task end; one chart for all groups with the same contents."""
     found: list[tuple[list[str], Array]] = []
     for group in scene.drawn:
         tables = [np.array([test.memory for test in run.finished_tasks], dtype=np.float64) for run in group.runs]
@@ -253,7 +253,7 @@ def _lines(scene: Scene, points: Callable[[Results], Mapping[int, float]]) -> di
 
 
 def _smooth(lines: Mapping[str, Series], most: int) -> tuple[dict[str, Series], int]:
-    """All lines in windows, and the length of the longest window."""
+    """Return all lines averaged over windows, and the length of the longest window."""
     done = {label: windows(line, most) for label, line in lines.items()}
     return {label: line for label, (line, _) in done.items()}, max(length for _, length in done.values())
 
@@ -268,7 +268,7 @@ def _whiskers(heights: Mapping[str, Heights]) -> bool:
 
 
 def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[PageTable]:
-    """Tasks as rows, groups as columns; of finished runs alone, as every table."""
+    """Return tasks as rows and groups as columns, from finished runs only, as in every table."""
     rows, groups = [], list(scene.finished.values())
     for task, name in enumerate(scene.task_names):
         cells = []

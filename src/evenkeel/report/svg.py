@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG inside an HTML page: text stays text, colours are CSS variables, ids are unique."""
+"""Matplotlib figures as SVG inside an HTML page: text stays text, colours are CSS variables, ids are unique."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#1c2126", "#5b6570", "#d3d9df"
-# Okabe and Ito: told apart by colour-blind readers too.
+# Okabe and Ito: colour-blind readers can distinguish them too.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666")
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid"} | {
     colour: f"--line-{place}" for place, colour in enumerate(PALETTE)
@@ -49,7 +49,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
 def draw(onto: Callable[[Figure], None], *, width: float = 4.8, height: float = 3.0) -> str:
-    """What `onto` draws on a figure of this size in inches, as SVG. Leaves matplotlib's settings as they were."""
+    """Return what `onto` draws on a figure of this size in inches, as SVG. Matplotlib's settings stay unchanged."""
     with mpl.rc_context(), warnings.catch_warnings():
         # The reader's browser has glyphs that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
@@ -63,12 +63,12 @@ def draw(onto: Callable[[Figure], None], *, width: float = 4.8, height: float = 
 
 
 def inline(svg: str, prefix: str, label: str) -> Markup:
-    """`svg` as part of an HTML page, read aloud as `label`; its ids begin with `prefix`."""
+    """Return `svg` as part of an HTML page, read aloud as `label`; its ids begin with `prefix`."""
     root = ET.fromstring(svg)
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag in (f"{_SVG}style", f"{_SVG}metadata"):
-                parent.remove(child)  # the style would hold for the whole page
+                parent.remove(child)  # the style would apply to the whole page
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
     ids = {old: f"{prefix}-{place}" for place, old in enumerate(sorted(used))}
     for element in root.iter():
@@ -89,10 +89,10 @@ def inline(svg: str, prefix: str, label: str) -> Markup:
 
 
 def _rewrite(value: str, ids: dict[str, str]) -> str:
-    """An attribute without line breaks, the list of matplotlib's fonts and idle digits."""
-    value = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{ids[found[1]]})", value)
+    """Return an attribute without line breaks, matplotlib's list of fonts and superfluous digits."""
+    value = re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids[match[1]]})", value)
     value = re.sub(r"font-family: [^;]+; ?", "", value)
-    value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _variable(found[0]), value)
+    value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _variable(match[0]), value)
     return re.sub(r"(\.\d\d)\d+", r"\1", " ".join(value.split()))
 
 
@@ -101,6 +101,6 @@ def _variable(colour: str) -> str:
 
 
 def printable(text: object, longest: int = 28) -> str:
-    """A name as it can stand in a figure: one line, not too long, nothing that XML forbids."""
+    """Return a name fit for a figure: one line, not too long, nothing that XML forbids."""
     plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"

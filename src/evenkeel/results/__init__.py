@@ -1,1 +1,1 @@
-"""Numbers without a model: records of runs, measures, groups, tests of significance, tables."""
+"""Results of runs, computed from their records without a model: measures, groups, significance tests, tables."""

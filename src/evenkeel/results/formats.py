@@ -1,4 +1,4 @@
-"""A table of results in each format that people or programs read."""
+"""Result tables as terminal text, Markdown, LaTeX, CSV and HTML."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ from evenkeel.results.table import Cell, ResultTable, Shown, value_of
 
 
 def render(sheet: ResultTable, format: str) -> str:
-    """`sheet` in one of FORMATS, with a newline at its end.
+    """Return `sheet` in one of FORMATS, ending with a newline.
 
     >>> print(render(ResultTable("In percent", ["", "ACC"], [["ER", Estimate(52.06, 1.3, 5)]]), "markdown"), end="")
     In percent
@@ -30,7 +30,7 @@ def render(sheet: ResultTable, format: str) -> str:
 
 
 def to_rich(sheet: ResultTable) -> Table:
-    """For a terminal. `Text` all over, because rich would take brackets and colons of a name for its own."""
+    """Return `sheet` for a terminal. Every string is a `Text`: rich would interpret brackets and colons in names."""
     table = Table(
         title=Text(_line(sheet.title), style="table.title"),
         title_justify="left",
@@ -45,7 +45,7 @@ def to_rich(sheet: ResultTable) -> Table:
 
 
 def _text(cell: Cell) -> str:
-    """For people: rounded, on one line."""
+    """Return a cell as people read it: rounded, on one line."""
     if cell is None:
         return "-"
     if isinstance(cell, float):
@@ -54,12 +54,12 @@ def _text(cell: Cell) -> str:
 
 
 def _line(text: str) -> str:
-    """Without what would break a line, be obeyed by a terminal or not go into a file."""
-    return "".join(each if each.isprintable() else " " if each.isspace() else "\ufffd" for each in text)
+    """Replace characters that would break the line, control a terminal or be refused by a file."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
 def _as_text(sheet: ResultTable) -> str:
-    """As in a terminal, but as wide as it needs to be and without colours: for files and pipes."""
+    """Return the table as in a terminal, but at full width and without colours, for files and pipes."""
     file = StringIO()
     Console(file=file, width=100_000, color_system=None, force_jupyter=False).print(to_rich(sheet))
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
@@ -113,7 +113,7 @@ def _latex(sheet: ResultTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-# Brackets and stars too: after the end of a row LaTeX would take them for arguments of \\.
+# Brackets and stars are escaped too: right after \\ LaTeX would read them as its arguments.
 _LATEX = str.maketrans(
     {each: f"\\{each}" for each in "&%$#_{}"}
     | {each: f"{{{each}}}" for each in "[]*"}
@@ -128,7 +128,7 @@ def _in_latex(text: str) -> str:
 
 
 def _csv(sheet: ResultTable) -> str:
-    """Every digit, one number to a field and one line to a row, no title or notes; an estimate is three columns."""
+    """Return every digit, one number per field, one line per row, no title or notes; an estimate has three columns."""
     estimates = [any(isinstance(value_of(row[k]), Estimate) for row in sheet.rows) for k in range(len(sheet.columns))]
     header = list[str]()
     for column, estimated in zip(sheet.columns, estimates, strict=True):
@@ -151,14 +151,14 @@ def _csv(sheet: ResultTable) -> str:
 
 
 def _html(sheet: ResultTable) -> str:
-    """One <table>, to be put into any page."""
+    """Return a single <table> to embed in any page."""
 
     def row(tag: str, cells: list[str], bold: bool = False) -> str:
-        made = list[str]()
+        tags = list[str]()
         for text, words in zip(cells, sheet.in_words, strict=True):
-            shown = f"<strong>{_in_html(text)}</strong>" if bold else _in_html(text)
-            made.append(f'<{tag} style="text-align: {"left" if words else "right"}">{shown}</{tag}>')
-        return f"<tr>{''.join(made)}</tr>"
+            content = f"<strong>{_in_html(text)}</strong>" if bold else _in_html(text)
+            tags.append(f'<{tag} style="text-align: {"left" if words else "right"}">{content}</{tag}>')
+        return f"<tr>{''.join(tags)}</tr>"
 
     lines = [
         "<table>",

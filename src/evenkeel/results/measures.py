@@ -1,4 +1,4 @@
-"""The measures of a run, by name: each with its title, its formula and which way is better."""
+"""The measures of a run by name, each with its title, its formula and which way is better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from evenkeel.results.run_files import Results
 @dataclass(frozen=True)
 class Measure:
     title: str
-    higher_is_better: bool | None  # None where neither is: where a share should be fair, say
+    higher_is_better: bool | None  # None if neither is, as for a share that should be fair
     formula: str
-    of: Callable[[Results], float | None]  # None where the run has no such thing
+    of: Callable[[Results], float | None]  # None if the run has no data for it
 
     @property
     def arrow(self) -> str:
-        """Which way is better."""
+        """Return an arrow that shows which way is better."""
         return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
 
 
 def _matrix(scores: str = "accuracy") -> Callable[[Results], metrics.Matrix | None]:
-    """The whole accuracy matrix, if all tasks are finished."""
+    """Return a function that gives the accuracy matrix of a run, or None unless all its tasks are finished."""
 
     def of(run: Results) -> metrics.Matrix | None:
         r = run.matrix(scores)
@@ -65,11 +65,11 @@ def _forgetting_of_classes(run: Results) -> float | None:
 
 
 def _prequential(run: Results) -> float | None:
-    told = [(step.correct, step.samples) for step in run.steps if step.correct is not None]
-    return metrics.prequential_accuracy(*zip(*told, strict=True)) if told else None
+    counts = [(step.correct, step.samples) for step in run.steps if step.correct is not None]
+    return metrics.prequential_accuracy(*zip(*counts, strict=True)) if counts else None
 
 
-Given = TypeVar("Given")
+Data = TypeVar("Data")
 
 
 def _measure(
@@ -80,24 +80,24 @@ def _measure(
     lower: bool | None = False,
     scored: str = "",
 ) -> Measure:
-    """With the formula that the docstring of `measure` begins with."""
+    """Return a measure whose formula is the first line of the docstring of `measure`."""
     formula = (measure.__doc__ or "").strip().splitlines()[0]
     return Measure(title, None if lower is None else not lower, f"{formula}{scored}", of)
 
 
 def _over(
     title: str,
-    measure: Callable[[Given], float],
-    given: Callable[[Results], Given | None],
+    measure: Callable[[Data], float],
+    extract: Callable[[Results], Data | None],
     *,
     lower: bool = False,
     scored: str = "",
 ) -> Measure:
-    """`measure` of what `given` takes from a run, where there is such a thing."""
+    """Return the measure that applies `measure` to what `extract` takes from a run, if anything."""
 
     def of(run: Results) -> float | None:
-        found = given(run)
-        return None if found is None else measure(found)
+        data = extract(run)
+        return None if data is None else measure(data)
 
     return _measure(title, measure, of, lower=lower, scored=scored)
 
@@ -141,7 +141,7 @@ MEASURES: dict[str, Measure] = {
         metrics.recency_bias,
         _recency_bias,
         lower=None,
-        scored="; fair is the share of that task's test samples, 100/T for tasks of one size",
+        scored="; fair is that task's share of the test samples, 100/T for tasks of equal size",
     ),
     "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
     "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
@@ -149,5 +149,5 @@ MEASURES: dict[str, Measure] = {
 
 
 def summarise(run: Results) -> dict[str, float | None]:
-    """All measures of one run."""
+    """Return all measures of one run by name."""
     return {name: measure.of(run) for name, measure in MEASURES.items()}

@@ -1,8 +1,8 @@
-"""Measures of a run: pure functions of the accuracy matrix and of the anytime curve.
+"""Measures of a run: pure functions of the accuracy matrix and the anytime curve.
 
 R[j, i] is the accuracy on task i after learning task j, both counted from 0, in percent; T >= 1 is the number of
-tasks. The first line of each docstring is the formula, which reports show; below it stands who uses it. Forgetting has
-several definitions in the field; each has its own name here. All are 0 for a single task, as is any mean of nothing.
+tasks. The first line of each docstring is the formula, which reports show; below it is who uses it. The field has
+several definitions of forgetting; each has its own name here. All are 0 for a single task, as is the mean of no values.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 def average_accuracy(r: Matrix) -> float:
     """ACC = mean over i of R[T-1, i]
 
-    Everyone's first number: how well all tasks are done in the end.
+    The headline number of most papers: the accuracy on all tasks at the end.
     """
     return float(r[-1].mean())
 
@@ -24,8 +24,8 @@ def average_accuracy(r: Matrix) -> float:
 def average_incremental_accuracy(r: Matrix) -> float:
     """AIA = mean over t of mean over i <= t of R[t, i]
 
-    iCaRL and class-incremental work since: after each task, the accuracy on all so far. LibContinual calls it overall
-    average accuracy.
+    Used by iCaRL and class-incremental work since: after each task, the accuracy on all tasks so far. LibContinual
+    calls it overall average accuracy.
     """
     return float(np.mean([r[t, : t + 1].mean() for t in range(len(r))]))
 
@@ -33,7 +33,7 @@ def average_incremental_accuracy(r: Matrix) -> float:
 def triangle_accuracy(r: Matrix) -> float:
     """A = mean over all j and i <= j of R[j, i]
 
-    Diaz-Rodriguez et al. 2018; Continuum calls it accuracy_A.
+    Used by Diaz-Rodriguez et al. 2018; Continuum calls it accuracy_A.
     """
     return float(r[np.tril_indices(len(r))].mean())
 
@@ -41,7 +41,7 @@ def triangle_accuracy(r: Matrix) -> float:
 def learning_accuracy(r: Matrix) -> float:
     """LA = mean over i of R[i, i]
 
-    Work on transfer, such as MER: how well each task was learned when it came.
+    Used in work on transfer, such as MER: how well each task was learned when it arrived.
     """
     return float(np.diagonal(r).mean())
 
@@ -49,7 +49,7 @@ def learning_accuracy(r: Matrix) -> float:
 def forgetting(r: Matrix) -> float:
     """FM = mean over i < T-1 of max over j of R[j, i] - R[T-1, i]
 
-    Most code: Mammoth, PyCIL, Continuum, and that released with the CBA paper.
+    Used in most code: Mammoth, PyCIL, Continuum, and the code released with the CBA paper.
     """
     return _mean((r.max(axis=0) - r[-1])[:-1])
 
@@ -57,7 +57,7 @@ def forgetting(r: Matrix) -> float:
 def forgetting_over_all(r: Matrix) -> float:
     """FM over all = 1/T * sum over i of max over j of R[j, i] - R[T-1, i]
 
-    The formula in the CBA paper, and RaptorMai's code. It is (T-1)/T of FM where the last task is at its best in the
+    The formula in the CBA paper, and in RaptorMai's code. It is (T-1)/T of FM if the last task is at its best at the
     end.
     """
     return float((r.max(axis=0) - r[-1]).mean())
@@ -66,8 +66,8 @@ def forgetting_over_all(r: Matrix) -> float:
 def forgetting_before_end(r: Matrix) -> float:
     """FM before the end = mean over i of max over j < T-1 of R[j, i] - R[T-1, i], for all i where that max is not 0
 
-    i-Blurry's code, by class: `r` may as well have a column of recalls for each class. What was never right before the
-    end counts as not learned yet. What is best in the end counts as negative forgetting.
+    Used in i-Blurry's code, by class: `r` may also have a column of recalls for each class. A column that is 0 until
+    the end counts as not learned yet. One that is best at the end counts as negative forgetting.
     """
     best = r[:-1].max(axis=0, initial=0)
     return _mean((best - r[-1])[best > 0])
@@ -76,7 +76,7 @@ def forgetting_before_end(r: Matrix) -> float:
 def forgetting_since_learned(r: Matrix) -> float:
     """FM since learned = mean over i < T-1 of R[i, i] - R[T-1, i]
 
-    Avalanche, and the survey of online methods built on it.
+    Used by Avalanche, and by the survey of online methods built on it.
     """
     return _mean((np.diagonal(r) - r[-1])[:-1])
 
@@ -84,7 +84,7 @@ def forgetting_since_learned(r: Matrix) -> float:
 def forgetting_but_newest_two(r: Matrix) -> float:
     """FM but the newest two = 1/(T-1) * sum over i < T-2 of R[i, i] - R[T-1, i]
 
-    LibContinual's code, which leaves the last task but one out of the sum, though not out of the count.
+    Used in LibContinual's code, which omits the second-to-last task from the sum, though not from the count.
     """
     return float((np.diagonal(r) - r[-1])[:-2].sum()) / max(1, len(r) - 1)
 
@@ -92,7 +92,7 @@ def forgetting_but_newest_two(r: Matrix) -> float:
 def backward_transfer(r: Matrix) -> float:
     """BWT = mean over i < T-1 of R[T-1, i] - R[i, i]
 
-    GEM and all who followed it: forgetting since learned with the sign turned.
+    Used by GEM and its successors: forgetting since learned with the opposite sign.
     """
     return 0.0 - forgetting_since_learned(r)
 
@@ -100,7 +100,7 @@ def backward_transfer(r: Matrix) -> float:
 def forward_transfer(r: Matrix, untrained: Sequence[float]) -> float:
     """FWT = mean over i > 0 of R[i-1, i] - untrained[i]
 
-    GEM and all who followed it: what the tasks before give to one not learned yet, over an untrained network.
+    Used by GEM and its successors: how much earlier tasks help one not learned yet, over an untrained network.
     """
     return _mean(np.diagonal(r, offset=1) - np.asarray(untrained, dtype=np.float64)[1:])
 
@@ -108,9 +108,10 @@ def forward_transfer(r: Matrix, untrained: Sequence[float]) -> float:
 def worst_case_accuracy(curve: Sequence[Sequence[float]], tasks: Sequence[int], r: Matrix) -> float:
     """WC-ACC = 1/T * R[T-1, T-1] + 1/T * sum over i < T-1 of the lowest accuracy on task i ever after it was learned
 
-    De Lange et al. 2023, on the stability gap: the drop right after a task begins, which task ends do not show.
-    `curve[n]` has the accuracies on the tasks so far at anytime point n, while task `tasks[n]` was learned. The ends of
-    later tasks count as points too, so that without a curve this is the lowest of each column of R below the diagonal.
+    Used by De Lange et al. 2023 for the stability gap: the drop right after a task begins, which tests at task ends do
+    not show. `curve[n]` has the accuracies on the tasks so far at anytime point n, recorded while task `tasks[n]` was
+    being learned. The ends of later tasks count as points too, so without a curve this is the lowest value of each
+    column of R below the diagonal.
     """
     last = len(r) - 1
     lowest = [
@@ -123,7 +124,7 @@ def worst_case_accuracy(curve: Sequence[Sequence[float]], tasks: Sequence[int], 
 def area_under_curve(points: Sequence[float]) -> float:
     """AUC = mean over n of a(n), the anytime accuracies of the whole stream
 
-    i-Blurry, where it is called A_AUC, and papers on online learning since.
+    Used by i-Blurry, which calls it A_AUC, and by papers on online learning since.
     """
     return _mean(np.asarray(points, dtype=np.float64))
 
@@ -131,7 +132,7 @@ def area_under_curve(points: Sequence[float]) -> float:
 def areas_by_task(points: Sequence[float], tasks: Sequence[int]) -> list[float]:
     """AUC of task t = mean over all n within task t of a(n)
 
-    The CBA paper's figures. `tasks[n]` is the task being learned at point n; one without a point has 0.
+    Used in the CBA paper's figures. `tasks[n]` is the task being learned at point n; a task without a point has 0.
     """
     values, during = np.asarray(points, dtype=np.float64), np.asarray(tasks, dtype=np.int64)
     return [_mean(values[during == task]) for task in range(during.max(initial=-1) + 1)]
@@ -148,7 +149,7 @@ def area_sum(points: Sequence[float], interval: int) -> float:
 def prequential_accuracy(correct: Sequence[int], samples: Sequence[int]) -> float:
     """prequential accuracy = 100 * sum over n of right(n) / sum over n of samples(n), predicting before learning
 
-    Used in data-stream mining (MOA, CapyMOA, River), where there is no test data apart from the stream.
+    Used in data-stream mining (MOA, CapyMOA, River), where there is no test data besides the stream.
     """
     return 100 * sum(correct) / sum(samples) if sum(samples) else 0.0
 
@@ -156,8 +157,8 @@ def prequential_accuracy(correct: Sequence[int], samples: Sequence[int]) -> floa
 def recency_bias(predicted: Sequence[float]) -> float:
     """recency bias = 100 * p(T-1) / sum over i of p(i), where p(i) predictions fall on the classes of task i
 
-    The tilt that CBA is to correct. A fair learner has the share of the newest task's test samples, which is 100/T for
-    tasks of one size.
+    The bias that CBA is meant to correct. For a fair learner it is the newest task's share of the test samples, which
+    is 100/T for tasks of equal size.
     """
     total = float(np.sum(predicted))
     return 100 * float(predicted[-1]) / total if total else 0.0
@@ -166,7 +167,7 @@ def recency_bias(predicted: Sequence[float]) -> float:
 def class_recall(confusion: ArrayLike) -> Matrix:
     """recall of class c = 100 * n(c, c) / sum over p of n(c, p), where n(c, p) samples of class c are taken for p
 
-    i-Blurry, under the name of class accuracy. A class without samples has 0.
+    Used by i-Blurry, under the name class accuracy. A class without samples has 0.
     """
     counts: Matrix = np.asarray(confusion, dtype=np.float64)
     total = counts.sum(axis=1)

@@ -1,4 +1,4 @@
-"""The table of measures: a row for each group of runs, and one for what CBA gains."""
+"""The table of measures: one row per group of runs, and one per gain by CBA."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
 
 
 def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> ResultTable:
-    """Means and intervals by group, and what CBA gains, paired by seed."""
-    found = groups(runs)
-    seeds = sorted({len(group.runs) for group in found})
+    """Return means and intervals by group, and the gains by CBA, paired by seed."""
+    grouped = groups(runs)
+    seeds = sorted({len(group.runs) for group in grouped})
     counted = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]} seeds"
     interval = ", mean ± half of the 95% interval" if seeds[-1] > 1 else ""
-    homes = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in found]
-    several = len(set(homes)) > 1  # numbers on other data must not look comparable
-    gains = {with_.setting: (without, with_) for without, with_ in pairs(found)}
+    benchmarks = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in grouped]
+    several = len(set(benchmarks)) > 1  # numbers on different data must not look comparable
+    gains = {with_.setting: (without, with_) for without, with_ in pairs(grouped)}
     rows, bold = list[list[Cell]](), set[int]()
-    for home, group in zip(homes, found, strict=True):
-        where: list[Cell] = [home] * several
+    for benchmark, group in zip(benchmarks, grouped, strict=True):
+        where: list[Cell] = [benchmark] * several
         unfinished = sum(run.ended is None for run in group.runs)
         label = group.label + (f" ({unfinished} unfinished)" if unfinished else "")
         rows.append([*where, label, *(group.estimate(name) for name in names)])

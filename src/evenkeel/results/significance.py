@@ -1,4 +1,4 @@
-"""Two sides compared, run by run: paired differences, tests of them, and a correction for testing many times."""
+"""Paired comparison of two sides, run by run: differences, significance tests, correction for multiple testing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,27 +11,27 @@ from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
 
-LEVEL = 0.05  # below it a corrected p has a star
+LEVEL = 0.05  # a corrected p below this gets a star
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measure of two groups, over the finished runs that both have: of one seed and one stream."""
+    """One measure of two groups, over the finished runs that both have: those with the same seed and stream."""
 
-    runs: str  # which groups these are
+    runs: str  # the labels of the groups
     measure: str
-    n: int  # pairs
-    a: float | None  # mean of the runs in pairs
+    n: int  # number of pairs
+    a: float | None  # mean over the paired runs
     b: float | None
     difference: Estimate | None  # b - a
-    t: float | None  # p of the paired t-test; None where it has nothing to go by
+    t: float | None  # p of the paired t-test; None if undefined
     wilcoxon: float | None
     t_corrected: float | None = None
     wilcoxon_corrected: float | None = None
 
     @property
     def significant(self) -> bool:
-        """By the t-test, which the interval goes with: from few pairs Wilcoxon's test cannot tell."""
+        """Return whether the t-test, which matches the interval, is significant; with few pairs Wilcoxon's never is."""
         return self.t_corrected is not None and self.t_corrected < LEVEL
 
     @property
@@ -47,12 +47,12 @@ class Comparison:
 
 
 def compare(sides: Sequence[tuple[Group, Group]], names: Sequence[str]) -> list[Comparison]:
-    """Each measure of each pair of groups; p values are corrected over all of them, for each test by itself."""
-    found = [_comparison(name, a, b) for a, b in sides for name in names]
-    t, wilcoxon = holm([row.t for row in found]), holm([row.wilcoxon for row in found])
+    """Compare each measure of each pair of groups; p values are corrected over all of them, per kind of test."""
+    rows = [_comparison(name, a, b) for a, b in sides for name in names]
+    t, wilcoxon = holm([row.t for row in rows]), holm([row.wilcoxon for row in rows])
     return [
         replace(row, t_corrected=first, wilcoxon_corrected=second)
-        for row, first, second in zip(found, t, wilcoxon, strict=True)
+        for row, first, second in zip(rows, t, wilcoxon, strict=True)
     ]
 
 
@@ -60,11 +60,11 @@ def _comparison(name: str, a: Group, b: Group) -> Comparison:
     label = a.label if a.label == b.label else f"{a.label} against {b.label}"
     one, other = a.values(name), b.values(name)
     if a.runs[0].started.data != b.runs[0].started.data:
-        other = {}  # equal seeds on other data are no pair
+        other = {}  # runs on different data are not paired, even if their seeds are equal
     common = sorted(one.keys() & other.keys())
     if not common:
         return Comparison(label, name, 0, None, None, None, None, None)
-    # Rounded, so that what is equal but for the last bits of a float counts as equal.
+    # Rounded so that values that differ only in the last bits of a float count as equal.
     differences = [round(other[key] - one[key], 9) for key in common]
     return Comparison(
         label,
@@ -79,12 +79,12 @@ def _comparison(name: str, a: Group, b: Group) -> Comparison:
 
 
 def paired_t(differences: Sequence[float]) -> float | None:
-    """p of Student's paired t-test, two-sided.
+    """Return p of Student's paired t-test, two-sided.
 
-    None for fewer than two pairs, and where all differ by the same amount: without spread there is no t, and a p of 0
-    would feign certainty.
+    None for fewer than two pairs, and if all pairs differ by the same amount: without spread there is no t, and a p of
+    0 would feign certainty.
     """
-    from scipy.stats import t as student  # here, because it is slow to import
+    from scipy.stats import t as student  # here, as scipy is slow to import
 
     n = len(differences)
     if n < 2:
@@ -96,27 +96,28 @@ def paired_t(differences: Sequence[float]) -> float | None:
 
 
 def signed_rank(differences: Sequence[float]) -> float | None:
-    """p of Wilcoxon's signed-rank test, two-sided; None for fewer than two pairs.
+    """Return p of Wilcoxon's signed-rank test, two-sided; None for fewer than two pairs.
 
-    Exact for any number of pairs and with ties, where scipy's depends on its version: the ways to give signs to the
-    ranks are counted by the sum of those above zero. Pairs without a difference are left out, as Wilcoxon did.
+    Exact for any number of pairs and with ties, where scipy's result depends on its version: all ways to assign signs
+    to the ranks are counted by the sum of the positive ranks. Pairs without a difference are left out, as in Wilcoxon's
+    own test.
     """
-    from scipy.stats import rankdata  # here, because it is slow to import
+    from scipy.stats import rankdata  # here, as scipy is slow to import
 
     if len(differences) < 2:
         return None
-    moved = [each for each in differences if each]
-    ranks: list[int] = [int(2 * rank) for rank in rankdata([abs(each) for each in moved])]  # doubled: ties share a half
-    upward = sum(rank for rank, each in zip(ranks, moved, strict=True) if each > 0)
+    nonzero = [each for each in differences if each]
+    ranks: list[int] = [int(2 * rank) for rank in rankdata([abs(each) for each in nonzero])]  # doubled: ties are halves
+    upward = sum(rank for rank, each in zip(ranks, nonzero, strict=True) if each > 0)
     smaller = min(upward, sum(ranks) - upward)
-    ways = [1] + [0] * smaller  # by sum, as far as it matters
+    ways = [1] + [0] * smaller  # by sum, up to the observed one
     for rank in ranks:
         ways = [count + (ways[total - rank] if total >= rank else 0) for total, count in enumerate(ways)]
     return min(1.0, 2 * sum(ways) / (1 << len(ranks)))
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values corrected for their number by Holm's method; those that are None do not count.
+    """Return p values corrected for their number by Holm's method; those that are None do not count.
 
     >>> holm([0.01, None, 0.25, 0.02])
     [0.03, None, 0.25, 0.04]
@@ -133,7 +134,7 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 def side_by_side(
     a: Sequence[Results], b: Sequence[Results], names: Sequence[str], *, called: tuple[str, str] = ("first", "second")
 ) -> ResultTable:
-    """Groups of `a` against those of `b` with equal settings, or else the same label; if each has one only, these."""
+    """Compare groups of `a` and `b` with equal settings, or else equal labels; if each has only one group, these."""
     first, second = groups(a), groups(b)
     by_setting, by_label = ({getattr(group, by): group for group in second} for by in ("setting", "label"))
     matches = [(group, by_setting.get(group.setting) or by_label.get(group.label)) for group in first]
@@ -154,32 +155,32 @@ def side_by_side(
 
 
 def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
-    """Each method without CBA against the same with it."""
-    found = groups(runs)
-    sides = pairs(found)
+    """Compare each method without CBA to the same method with it."""
+    candidates = groups(runs)
+    sides = pairs(candidates)
     if not sides:
         raise RunError(
-            f"Nothing to compare: no two of these differ in CBA alone: {_listed(found)}. "
-            "Give two folders to compare what is in one with what is in the other."
+            f"Nothing to compare: no two of these differ only in CBA: {_listed(candidates)}. "
+            "Give two folders to compare the runs of one with those of the other."
         )
     return _sheet(sides, names, ("without CBA", "with CBA"), [])
 
 
-def _listed(found: Sequence[Group]) -> str:
-    return ", ".join(group.label for group in found)
+def _listed(members: Sequence[Group]) -> str:
+    return ", ".join(group.label for group in members)
 
 
 def _sheet(
     sides: Sequence[tuple[Group, Group]], names: Sequence[str], called: tuple[str, str], notes: Sequence[str]
 ) -> ResultTable:
     rows = compare(sides, names)
-    explained = [
-        "n: finished runs of one seed and stream on both sides; means are over these. p: of the paired t-test and of "
-        f"Wilcoxon's; Holm: the same, corrected for all tests of its kind in this table. *: Holm (t) is below {LEVEL}.",
-        f"With n pairs Wilcoxon's p cannot be below 2^(1-n): with fewer than 6 it is never below {LEVEL}.",
+    explanations = [
+        "n: pairs of finished runs with the same seed and stream; means are over these. p: of the paired t-test and of "
+        f"Wilcoxon's test; Holm: p corrected for all tests of its kind in this table. *: Holm (t) is below {LEVEL}.",
+        f"With n pairs Wilcoxon's p is at least 2^(1-n): with fewer than 6 pairs it is never below {LEVEL}.",
     ]
     if any(row.t is None and row.n > 1 for row in rows):
-        explained.append("No t-test where all pairs differ by the same amount: its t is not defined.")
+        explanations.append("No t-test where all pairs differ by the same amount: t is undefined.")
     return ResultTable(
         title=f"A: {called[0]}, B: {called[1]}; in percent, paired difference ± half of its 95% interval",
         columns=[
@@ -187,7 +188,7 @@ def _sheet(
             *("p (t)", "Holm (t)", "p (Wilcoxon)", "Holm (Wilcoxon)", "verdict"),
         ],
         rows=[_cells(row) for row in rows],
-        notes=[*explained, *notes],
+        notes=[*explanations, *notes],
     )
 
 

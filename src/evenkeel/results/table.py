@@ -1,4 +1,4 @@
-"""A table of results: its content, apart from the format it is shown in."""
+"""The content of a table of results, independent of the format it is shown in."""
 
 from dataclasses import dataclass, field
 
@@ -7,18 +7,18 @@ from evenkeel.results.groups import Estimate
 
 @dataclass(frozen=True)
 class Shown:
-    """A value that people read as another text, with a sign or more digits, say; CSV has the value itself."""
+    """A value that people see as another text, for example with a sign or more digits; CSV has the value itself."""
 
     value: str | float | Estimate
     text: str
 
 
-Cell = str | int | float | Estimate | Shown | None  # None where there is no such thing
+Cell = str | int | float | Estimate | Shown | None  # None if there is no value
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Columns with words in them are aligned left, the others hold numbers and are aligned right."""
+    """A table whose columns are aligned left if they contain words, or else hold numbers and are aligned right."""
 
     title: str
     columns: list[str]
@@ -28,12 +28,12 @@ class ResultTable:
 
     @property
     def in_words(self) -> list[bool]:
-        """By column."""
+        """Return for each column whether it contains words."""
         return [any(isinstance(value_of(row[place]), str) for row in self.rows) for place in range(len(self.columns))]
 
 
 def signed(difference: Estimate | None) -> Cell:
-    """With a plus where it is above zero."""
+    """Return the difference as a cell with an explicit sign."""
     if difference is None:
         return None
     text = str(difference)

@@ -1,6 +1,6 @@
-"""Where runs are done: in this process, in processes of their own, or on a Ray cluster.
+"""Where runs are executed: in this process, in processes of their own, or on a Ray cluster.
 
-A launcher starts jobs and says whether they are still at work. How they ended is in the ledger.
+A launcher starts jobs and reports whether they are still running. How they ended is recorded in the ledger.
 """
 
 from typing import Protocol
@@ -12,16 +12,16 @@ class Working(Protocol):
     def at_work(self) -> bool: ...
 
     def stop(self) -> None:
-        """At once. What was learned until the last checkpoint stays."""
+        """Stop at once. What was learned up to the last checkpoint is kept."""
 
 
 class Launcher(Protocol):
     threads: int
-    """Of torch, for each run."""
+    """Threads of torch per run."""
 
     @property
     def slots(self) -> int:
-        """Runs at once."""
+        """Return the number of parallel runs."""
 
     def start(self, job: Job) -> Working: ...
 

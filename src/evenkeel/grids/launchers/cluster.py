@@ -11,7 +11,7 @@ from evenkeel.grids.job import Job, work
 
 class RayCluster:
     def __init__(self, address: str, resources: Mapping[str, float]) -> None:
-        """resources: what a run needs, by Ray's names; it has as many threads as CPUs."""
+        """Connect to a cluster; `resources`: what a run needs, by Ray's names. A run has as many threads as CPUs."""
         try:
             import ray
         except ImportError:
@@ -24,20 +24,20 @@ class RayCluster:
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
         except (OSError, ValueError, RuntimeError) as error:
             raise SettingsError(
-                f"There is no Ray cluster to be reached at {address!r}: {str(error).splitlines()[0]}. "
-                "Start one with `ray start --head`, or leave --ray out."
+                f"No Ray cluster can be reached at {address!r}: {str(error).splitlines()[0]}. "
+                "Start one with `ray start --head`, or omit --ray."
             ) from None
         others = {name: amount for name, amount in self._need.items() if name not in ("CPU", "GPU")}
-        # The grid itself starts a run again that lost its node: it knows what the run had learned by then.
+        # The grid itself restarts a run that lost its node: it knows how far the run had come.
         self._task = ray.remote(work).options(
             num_cpus=self._need["CPU"], num_gpus=self._need.get("GPU", 0.0), resources=others, max_retries=0
         )
 
     @property
     def slots(self) -> int:
-        """As many as the cluster has room for now, and one that waits, so that a cluster that scales sees it."""
-        there = self._ray.cluster_resources()
-        return 1 + int(min(there.get(name, 0.0) // amount for name, amount in self._need.items() if amount))
+        """Return how many runs the cluster has room for now, plus a waiting one for an autoscaler to see."""
+        available = self._ray.cluster_resources()
+        return 1 + int(min(available.get(name, 0.0) // amount for name, amount in self._need.items() if amount))
 
     def start(self, job: Job) -> "Task":
         return Task(self._ray, self._task.remote(job))
@@ -47,7 +47,7 @@ class RayCluster:
 
 
 def _reach(address: str) -> None:
-    """OSError where nobody listens: Ray itself would go on trying for minutes."""
+    """Raise OSError if nothing listens at the address: Ray itself would keep trying for minutes."""
     host, colon, port = address.rpartition("/")[2].rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()

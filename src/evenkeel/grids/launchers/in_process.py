@@ -1,11 +1,11 @@
-"""Runs one after another in this process: for notebooks, debuggers, and small grids."""
+"""Runs one after another in this process, for notebooks, debuggers and small grids."""
 
 import time
 from collections.abc import Generator
 
 from evenkeel.grids.job import Job, steps
 
-SLICE = 0.2  # seconds of work each time it is asked, so that progress can be shown in between
+SLICE = 0.2  # seconds of work per poll, so that progress can be shown in between
 
 
 class InProcess:

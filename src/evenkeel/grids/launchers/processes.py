@@ -1,4 +1,4 @@
-"""A fresh process for each run, several at once. One that dies takes nothing with it."""
+"""A fresh process for each run, several in parallel. If one dies, the others are unaffected."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ class Processes:
         self._context = _context()
 
     def start(self, job: Job) -> "Child":
-        # Daemons, so that an interpreter that ends normally takes them with it.
+        # Daemons, so that they end with an interpreter that exits normally.
         process = self._context.Process(target=_child, args=(job,), name=f"evenkeel run {job.key}", daemon=True)
         process.start()
         return Child(process)
@@ -27,11 +27,11 @@ class Processes:
 
 
 def _context() -> ForkServerContext | SpawnContext:
-    """Forked from a server that has everything imported, a run begins at once; where nothing forks, it starts anew."""
+    """Return a context that forks from a server with everything imported, so that runs start fast; spawn on Windows."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # torch imports its compiler, half of all its modules, when the first optimizer is made.
+    # torch imports its compiler, half of all its modules, when the first optimizer is created.
     context.set_forkserver_preload(["__main__", __name__, "torch._dynamo", "sklearn.datasets"])
     return context
 
@@ -55,7 +55,7 @@ def _child(job: Job) -> None:
 
 
 def _die_with_parent() -> None:
-    """A parent that was killed cannot stop its children, and they would hold the runs that the next one wants."""
+    """Exit when the parent dies: it can no longer stop its children, which would block the runs of the next grid."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
