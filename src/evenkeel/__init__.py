@@ -38,7 +38,6 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.learning.methods import ERACE as ERACE
     from evenkeel.learning.methods import LUCIR as LUCIR
     from evenkeel.learning.methods import METHODS as METHODS
-    from evenkeel.learning.methods import RAR as RAR
     from evenkeel.learning.methods import SSIL as SSIL
     from evenkeel.learning.methods import BiC as BiC
     from evenkeel.learning.methods import DERpp as DERpp
@@ -81,7 +80,7 @@ PUBLIC = {  # the public names, by the module that defines them
     "learning.learner": ["Learner"],
     "learning.memory": ["Memory"],
     "learning.methods": [
-        *("CLSER", "ER", "ERACE", "LUCIR", "METHODS", "RAR", "SSIL", "BiC", "DERpp", "Finetune", "ICaRL", "Joint"),
+        *("CLSER", "ER", "ERACE", "LUCIR", "METHODS", "SSIL", "BiC", "DERpp", "Finetune", "ICaRL", "Joint"),
         *("Method", "cross_entropy"),
     ],
     "learning.nets": ["Net"],
@@ -90,6 +89,7 @@ PUBLIC = {  # the public names, by the module that defines them
     "results.records": ["Aligned", "Anytime", "Ended", "Started", "Stepped", "Tested"],
     "results.run_files": ["Results"],
 }
+GONE = {"RAR": "RAR is a setting of the learner now: Learner(net, method, repeats=10), with any method."}
 _MODULE_OF = {name: module for module, names in PUBLIC.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - a list, though ruff cannot see it
@@ -100,7 +100,8 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an att
         if name not in _MODULE_OF:
             from evenkeel.errors import nearest
 
-            raise AttributeError(f"module 'evenkeel' has no attribute {name!r}.{nearest(name, _MODULE_OF)}")
+            instead = GONE.get(name) or nearest(name, _MODULE_OF).strip()
+            raise AttributeError(f"module 'evenkeel' has no attribute {name!r}. {instead}".strip())
         value = getattr(import_module(f"evenkeel.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value

@@ -11,6 +11,7 @@ from PIL import Image
 
 import evenkeel as ek
 from evenkeel.cli import console
+from evenkeel.config.composition import family
 from evenkeel.config.loading import presets
 from tests.helpers.commands import call
 
@@ -104,7 +105,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.setattr(console.out, "_width", 400)
     code, out, _ = call(capsys, "list")
     assert code == 0
-    for registry in (ek.METHODS, ek.SOURCES, ek.SCENARIOS, ek.NETS, ek.AUGMENTS, presets()):
+    for registry in (ek.METHODS, ek.SOURCES, ek.SCENARIOS, ek.NETS, ek.AUGMENTS, presets(), family("paper")["variant"]):
         for name in registry:
             assert re.search(rf"│ {re.escape(name)} ", out), name
     assert "alpha=0.2, beta=0.5" in out

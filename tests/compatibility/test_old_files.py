@@ -4,13 +4,17 @@ import gzip
 import json
 import os
 import shutil
+import sqlite3
 import time
+import tomllib
 from collections.abc import Iterable
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import torch
 
 import evenkeel as ek
@@ -19,7 +23,7 @@ from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.groups import groups
-from evenkeel.results.records import Record, Started, to_line
+from evenkeel.results.records import Record, Started, to_line, without_rar
 from evenkeel.results.run_files import whole_records
 from evenkeel.service.service import Service
 from tests.helpers.make_old_files import CLINC150, LEDGER, RUN
@@ -90,7 +94,10 @@ def test_a_checkpoint_continues_bit_for_bit(name: str) -> None:
     learner = ek.Learner.load(OLD / "checkpoints" / f"{name}.ek")
     expected = EXPECTED["checkpoints"][name]
     require_equal(learn(learner, STREAM[CUT:], CUT), expected["records"])
-    require_state(learner, expected["digests"])
+    # Version 0.1 had RAR as a method around another; its state is that of the method inside.
+    require_state(
+        learner, {path.replace("/method/base.", "/method/"): each for path, each in expected["digests"].items()}
+    )
 
 
 def test_the_checkpoint_of_bic_has_held_out_samples() -> None:
@@ -177,7 +184,8 @@ def test_the_keys_of_all_committed_runs_are_unchanged() -> None:
 def test_every_preset_gives_the_same_config_as_before() -> None:
     for line in unpacked("presets.jsonl.gz").splitlines():
         kept = json.loads(line)
-        assert ek.load_config(kept["preset"]).model_dump(mode="json") == kept["config"], kept["preset"]
+        expected = without_rar(kept["config"])  # repeats are the learner's now
+        assert ek.load_config(kept["preset"]).model_dump(mode="json") == expected, kept["preset"]
 
 
 def test_a_run_of_a_bound_is_the_same_run_though_its_records_do_not_say_so(tmp_path: Path) -> None:
@@ -189,3 +197,34 @@ def test_a_run_of_a_bound_is_the_same_run_though_its_records_do_not_say_so(tmp_p
     path.write_text(text.replace(',"bound":"lower"', ""))  # as version 0.1 wrote it
     assert list(ek.run(config, out=tmp_path))[1:] == records[1:]
     assert groups([ek.Results.read(tmp_path)])[0].is_bound
+
+
+def test_a_run_of_rar_is_read_keyed_and_named_as_before() -> None:
+    """Version 0.1 had RAR as a method around another; now its repeats are the learner's."""
+    ledger = Ledger(RESULTS / "slim")
+    runs = [run for run in ledger.results(ledger.runs()) if run.label.startswith("RAR")]
+    assert [(run.label, run.started.config["method"]["name"]) for run in runs] == [("RAR(DER++)", "derpp")]
+    assert runs[0].started.config["learner"]["repeats"] == 2
+    evaluation = ["evaluation.prequential=false", "evaluation.alignment=0", "evaluation.every=0"]
+    config = ek.load_config("paper/cifar10-rar", ["net.width=20", "learner.repeats=2", *evaluation])
+    assert config.name == runs[0].label
+    assert ledger.place(run_key(config)) == runs[0].path
+
+
+def test_a_service_of_rar_is_opened(tmp_path: Path) -> None:
+    """Its config and its journal name RAR; its checkpoints hold it."""
+    shutil.copytree(OLD / "service", tmp_path / "service")
+    path = tmp_path / "service" / "service.toml"
+    old = tomllib.loads(path.read_text())
+    old["method"] = {"name": "rar", "base": old["method"], "repeats": 2}
+    path.write_text(tomli_w.dumps(old))
+    with closing(sqlite3.connect(tmp_path / "service" / "journal.sqlite")) as journal, journal:
+        (text,) = journal.execute("SELECT value FROM meta WHERE name = 'learner'").fetchone()
+        learner = {**json.loads(text), "method": old["method"]}
+        journal.execute("UPDATE meta SET value = ? WHERE name = 'learner'", (json.dumps(learner),))
+    service = Service(tmp_path / "service")
+    try:
+        assert service.config.learner.repeats == 2
+        assert service.config.method["name"] == "er"
+    finally:
+        service.close()

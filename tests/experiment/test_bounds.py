@@ -21,7 +21,6 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "permuted": {"tasks": 3},
 }
 SETTINGS: dict[str, list[str]] = {
-    "rar": ["method.repeats=2"],  # the default of ten takes five times as long and adds nothing
     "joint-5": ["method.epochs=5"],
     "icarl": ["optimizer.lr=0.3"],  # its loss is a mean over classes, so its gradients are smaller
 }

@@ -29,7 +29,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "rotated": {"tasks": 2},
     "permuted": {"tasks": 2},
 }
-METHODS: dict[str, dict[str, Any]] = {name: {} for name in ek.METHODS} | {"rar": {"repeats": 2}}
+METHODS: dict[str, dict[str, Any]] = {name: {} for name in ek.METHODS}
 
 
 def results(one: ek.Config, **how: Any) -> ek.Results:
@@ -129,9 +129,8 @@ def test_what_needs_boundaries_is_rejected_if_none_are_reported() -> None:
             ek.run(config(adaptor=late, scenario=scenario), data=DATA)
     with pytest.raises(SettingsError, match="needs to know when a task ends"):
         ek.run(config(adaptor=late), stream=images())
-    rar = {"name": "rar", "base": {"name": "ss_il"}}
     with pytest.raises(SettingsError, match="needs to know when a task ends"):
-        ek.run(config(method=rar), stream=images())
+        ek.run(config(method={"name": "ss_il"}), stream=images())
 
 
 def test_prequential_predicts_before_it_learns() -> None:

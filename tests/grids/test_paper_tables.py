@@ -84,9 +84,9 @@ def test_other_settings_are_not_mistaken_for_the_same(tmp_path: Path) -> None:
 
 
 def test_settings_on_top_are_in_the_title(tmp_path: Path) -> None:
-    asked = ASKED | {"methods": ["rar"], "settings": ["method.repeats=2"]}
+    asked = ASKED | {"methods": ["rar"], "settings": ["learner.repeats=2"]}
     (sheet,) = result_tables(paper_table("table1", **asked), Ledger(tmp_path))  # type: ignore[arg-type]
-    assert "method.repeats=2" in sheet.title
+    assert "learner.repeats=2" in sheet.title
 
 
 def test_the_command_shows_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ def test_estimates_grow_with_the_work_and_learn_from_the_ledger(tmp_path: Path) 
     ledger = Ledger(tmp_path)
     estimator = Estimator(ledger, None, threads=1)
     er, more = digits("limits.test=1"), digits("limits.test=1", "limits.train=20")
-    rar = digits("limits.test=1", "method.name=rar", "method.repeats=7")
+    rar = digits("limits.test=1", "learner.repeats=7")
     assert estimator.steps(more) == 4 * estimator.steps(er) > 0
     assert estimator.seconds(more) > estimator.seconds(er) > 0
     assert estimator.seconds(rar) > 5 * estimator.seconds(er)
@@ -144,7 +144,7 @@ def test_grid_files(tmp_path: Path) -> None:
         [[blocks]]
         base = "own"
         set = { "limits.train" = 5, evaluation = { every = 0 } }
-        vary = { "method" = [{ name = "er" }, { name = "rar", repeats = 3 }], "adaptor.name" = ["none", "cba"] }
+        vary = { "learner.repeats" = [1, 3], "adaptor.name" = ["none", "cba"] }
         [[blocks]]
         base = "own"
         vary = { "method.name" = ["finetune"] }
@@ -152,11 +152,13 @@ def test_grid_files(tmp_path: Path) -> None:
     )
     found = read_grid(path)
     assert [(each.name, each.seed) for each in found] == [
-        (name, seed) for seed in (3, 5) for name in ("ER", "ER + CBA", "RAR", "RAR + CBA", "Finetune (lower bound)")
+        (name, seed)
+        for seed in (3, 5)
+        for name in ("ER", "ER + CBA", "RAR(ER)", "RAR(ER) + CBA", "Finetune (lower bound)")
     ]
     assert {each.memory.capacity for each in found} == {33}
     assert found[0].limits.train == 5
-    assert found[2].method["repeats"] == 3
+    assert found[2].learner.repeats == 3
     assert found[4].limits.train is None
 
 

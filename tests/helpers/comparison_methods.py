@@ -57,6 +57,7 @@ def small_learner(
     memory: int | str | ek.Memory = 40,
     lr: float = 0.1,
     adaptor: ek.CBA | None = None,
+    repeats: int = 1,
 ) -> ek.Learner:
     """Return a float64 learner without momentum or augmentation, so that each number can be computed by hand."""
     return ek.Learner(
@@ -64,6 +65,7 @@ def small_learner(
         method,
         memory=memory,
         replay=6,
+        repeats=repeats,
         adaptor=adaptor,
         optimizer=partial(SGD, lr=lr),
         normalize=([0.1, 0.2, 0.3, 0.4], [1.0, 2.0, 1.0, 0.5]),

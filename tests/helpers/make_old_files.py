@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import evenkeel as ek
+from evenkeel.config.composition import names
 from evenkeel.config.loading import presets
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.results.records import to_line
@@ -49,7 +50,7 @@ def main(target: Path) -> None:
     _records(target / "clinc150.jsonl.gz", *CLINC150)
     expected["service"] = _service(target / "service")
     (target / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
-    configs = {name: ek.load_config(name).model_dump(mode="json") for name in presets()}
+    configs = {name: ek.load_config(name).model_dump(mode="json") for name in [*presets(), *names("paper")]}
     lines = "".join(f"{json.dumps({'preset': name, 'config': config})}\n" for name, config in configs.items())
     (target / "presets.jsonl.gz").write_bytes(gzip.compress(lines.encode(), 9, mtime=0))
 

@@ -18,13 +18,14 @@ CUT = 9  # batches learned before the checkpoint is written
 STREAM = images(batches=16, classes=6, tasks=2)
 
 
-def _learner(method: ek.Method, *, outputs: int = 6, adaptor: ek.CBA | None = None) -> ek.Learner:
+def _learner(method: ek.Method, *, outputs: int = 6, adaptor: ek.CBA | None = None, repeats: int = 1) -> ek.Learner:
     return ek.Learner(
         ek.convnet(classes=outputs, width=4),
         method,
         adaptor=adaptor,
         memory=20,
         replay=6,
+        repeats=repeats,
         optimizer=partial(SGD, lr=0.05, momentum=0.9, weight_decay=1e-3),
         augment=ek.CropFlip(padding=1),
         normalize=([0.5], [0.25]),
@@ -35,7 +36,7 @@ LEARNERS: dict[str, Callable[[], ek.Learner]] = {
     "er-cba-grown": lambda: _learner(ek.ER(), outputs=2, adaptor=ek.CBA(hidden=(8,), every=2, lr=1e-2)),
     "clser": lambda: _learner(ek.CLSER(predictor="stable")),
     "bic": lambda: _learner(ek.BiC()),
-    "rar-clser": lambda: _learner(ek.RAR(ek.CLSER(), repeats=3)),
+    "rar-clser": lambda: _learner(ek.CLSER(), repeats=3),
 }
 
 

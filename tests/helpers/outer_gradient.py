@@ -45,14 +45,21 @@ def batch(classes: tuple[int, int], seed: int) -> tuple[Tensor, Tensor]:
 
 
 def second_task(
-    method: Method, cba: CBA, optimizer: Callable[[Net], SGD] = OPTIMIZERS["momentum-decay"], outputs: int = 5
+    method: Method,
+    cba: CBA,
+    optimizer: Callable[[Net], SGD] = OPTIMIZERS["momentum-decay"],
+    outputs: int = 5,
+    *,
+    repeats: int = 1,
 ) -> Learner:
     """Return a learner whose memory holds only classes 0 and 1; the next batch should be of classes 2 and 3.
 
     Its momentum buffers are filled.
     """
     net = small_net(outputs)
-    learner = Learner(net, method, adaptor=cba, memory=30, replay=REPLAY, optimizer=optimizer(net), seed=3)
+    learner = Learner(
+        net, method, adaptor=cba, memory=30, replay=REPLAY, repeats=repeats, optimizer=optimizer(net), seed=3
+    )
     for seed in range(3):
         learner.learn(*batch((0, 1), seed))
     return learner

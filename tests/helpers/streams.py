@@ -15,8 +15,6 @@ MakeAdaptor = Callable[[], ek.CBA | None]
 
 METHODS: dict[str, MakeMethod] = {
     **ek.METHODS,
-    "rar": partial(ek.RAR, repeats=3),  # three updates per batch, not a multiple of CBA's two: batches end mid-cycle
-    "rar-derpp": lambda: ek.RAR(ek.DERpp(), repeats=2),
     "clser-stable": partial(ek.CLSER, predictor="stable"),
     "er-joint": partial(ek.ER, joint_forward=True),
     "er_ace-boundaries": partial(ek.ERACE, task_free=False),
@@ -60,6 +58,7 @@ def learner(
     *,
     outputs: int = 4,
     memory: int | str | ek.Memory = 10,
+    repeats: int = 1,
 ) -> ek.Learner:
     """Return a learner with everything that has state: batch norm, augmentation, momentum."""
     return ek.Learner(
@@ -68,6 +67,7 @@ def learner(
         adaptor=adaptor,
         memory=memory,
         replay=6,
+        repeats=repeats,
         optimizer=partial(SGD, lr=0.05, momentum=0.9, weight_decay=1e-3),
         augment=ek.CropFlip(padding=1),
         normalize=([0.5], [0.25]),

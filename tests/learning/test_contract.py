@@ -3,7 +3,6 @@
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from evenkeel import (
     CLSER,
     ER,
     METHODS,
-    RAR,
     DERpp,
     Learner,
     Memory,
@@ -67,7 +65,6 @@ class Mine(Method):
 
 GOOD: dict[str, MakeMethod] = {
     **METHODS,
-    "rar": partial(RAR, repeats=2),  # the default of ten takes five times as long and tests nothing more
     "a-users-own": Mine,
 }
 

@@ -30,7 +30,6 @@ METHODS: dict[str, Callable[[], ek.Method]] = {
     **{name: KNOWN[name] for name in ek.METHODS},
     "clser-stable": partial(ek.CLSER, predictor="stable"),
     "clser-plastic": partial(ek.CLSER, predictor="plastic"),
-    "rar-icarl": lambda: ek.RAR(ek.ICaRL(), repeats=2),
 }
 
 

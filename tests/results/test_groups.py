@@ -98,7 +98,7 @@ def test_bounds_are_labelled_whatever_their_name() -> None:
         make_run("ER", method={"name": "er"}),
         make_run("Finetune (lower bound)", method={"name": "finetune"}),
         make_run("my baseline", method={"name": "joint", "epochs": 5}),
-        make_run("RAR", method={"name": "rar", "repeats": 2, "base": {"name": "finetune"}}),
+        make_run("RAR", method={"name": "finetune"}, learner={"repeats": 2}),
     ]
     found = groups(runs)
     own = ["my baseline (upper bound)", "RAR (lower bound)"]

@@ -302,7 +302,7 @@ def test_a_start_that_catches_up_says_so(opened: Open, monkeypatch: pytest.Monke
 
 
 def test_every_method_that_needs_no_tasks_can_be_served(opened: Open) -> None:
-    for name in ("er", "derpp", "clser", "rar", "er_ace"):
+    for name in ("er", "derpp", "clser", "er_ace"):
         service = opened(f"method.name={name}", "memory.capacity=20", folder=name)
         teach(service, examples(48))
         x = [examples(1)[0].x]

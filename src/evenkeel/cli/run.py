@@ -82,6 +82,7 @@ def config_tables() -> list[Table]:
     """Return tables of everything that a config may contain."""
     from pydantic import BaseModel
 
+    from evenkeel.config.composition import FAMILIES
     from evenkeel.config.loading import presets
     from evenkeel.config.parts import settings_of
     from evenkeel.config.schema import PARTS
@@ -102,10 +103,25 @@ def config_tables() -> list[Table]:
                 others.add_row(f"{name}.{key}", _shown(each.default), each.description)
         elif name not in PARTS:
             others.add_row(name, _shown(field.default), field.description)
-    preset_table = Table("preset", "description", title="Presets: evenkeel run NAME", title_justify="left")
+    known = Table("preset", "description", title="Presets: evenkeel run NAME", title_justify="left")
     for name, description in presets().items():
-        preset_table.add_row(name, description)
-    return [*tables, others, preset_table]
+        known.add_row(name, description)
+    families = [_family_table(name) for name in FAMILIES]
+    return [*tables, others, known, *families]
+
+
+def _family_table(name: str) -> Table:
+    """Return the parts that names of presets are made of."""
+    from evenkeel.config.composition import KINDS, family
+
+    pattern = f"{name}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:])
+    table = Table(
+        "part", "name", "description", title=f"Presets by composition: evenkeel run {pattern}", title_justify="left"
+    )
+    for kind in KINDS:
+        for part, settings in family(name)[kind].items():
+            table.add_row(kind, part, settings.get("about", settings.get("title", "").strip(", ")))
+    return table
 
 
 def _default(name: str, default: object) -> str:

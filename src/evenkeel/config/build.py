@@ -34,6 +34,7 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
         adaptor=make_adaptor(config),
         memory=memory_for(method, config.memory.capacity, config.memory.policy),
         replay=config.learner.replay,
+        repeats=config.learner.repeats,
         optimizer=_optimizer(config),
         augment=None if config.augment is None else make(config.augment, AUGMENTS),
         normalize=None if normalize is None else (normalize.mean, normalize.std),
@@ -76,10 +77,9 @@ def with_policy(config: AnyConfig) -> AnyConfig:
     return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 
 
-def title_of(method: PartSettings, adaptor: PartSettings | None) -> str:
-    def title(table: PartSettings) -> str:
-        inner = [title(value) for value in table.values() if isinstance(value, dict)]
-        method: Method = make(table, METHODS)
-        return (method.title or type(method).__name__) + (f"({inner[0]})" if inner else "")
-
-    return title(method) + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")
+def title_of(method: PartSettings, adaptor: PartSettings | None, repeats: int = 1) -> str:
+    """Name a learner by its method and adaptor, such as "RAR(DER++) + CBA"."""
+    made: Method = make(method, METHODS)
+    title = made.title or type(made).__name__
+    title = title if repeats == 1 else f"RAR({title})"
+    return title + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")

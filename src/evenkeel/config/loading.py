@@ -9,10 +9,12 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from evenkeel.config.composition import FAMILIES, compose, merged, names
 from evenkeel.config.parts import ConfigError, first_of_each, sentence
 from evenkeel.errors import SettingsError, nearest
 
 PRESETS = files("evenkeel.config") / "presets"
+PARTS_ALONE = "with"  # with/cba: parts of a family, to change another config
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -36,12 +38,9 @@ def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
 
 
 def presets() -> dict[str, str]:
-    """Return the names of the packaged configs, each with the comment on its first line."""
-    root, about = Path(str(PRESETS)), {}
-    for path in sorted(root.rglob("*.toml")):
-        first, _, _ = path.read_text(encoding="utf-8").partition("\n")
-        about[path.relative_to(root).with_suffix("").as_posix()] = first.removeprefix("# ")
-    return about
+    """Return the names of the packaged configs that are no family, each with the comment on its first line."""
+    paths = sorted(path for path in Path(str(PRESETS)).glob("*.toml") if path.stem not in FAMILIES)
+    return {path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in paths}
 
 
 def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
@@ -50,11 +49,17 @@ def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
         raise SettingsError(f"A config must be a file, a preset or a dict, but this is {source!r}.")
     path = Path(source)
     if not path.is_file():
+        first, _, name = str(source).partition("/")
+        if first in FAMILIES:
+            return compose(first, name)
+        if first == PARTS_ALONE:
+            return compose(FAMILIES[0], name, alone=True)
         path = Path(str(PRESETS)) / f"{source}.toml"
     if not path.is_file():
+        known = [*presets(), *(name for family in FAMILIES for name in names(family))]
         raise SettingsError(
             f"There is no config file {str(source)!r}, and no preset of that name; `evenkeel list` shows the presets."
-            f"{nearest(source, presets())}"
+            f"{nearest(source, known)}"
         )
     if path.resolve() in above:
         raise SettingsError(f"{str(path)!r} extends itself.")
@@ -66,15 +71,29 @@ def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
 
 
 def _extended(tables: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
-    """Return `tables` merged onto what they extend: a file in `folder`, with or without its suffix, or a preset."""
+    """Return `tables` merged onto what they extend: files in `folder`, with or without their suffix, or presets."""
     if "extends" not in tables:
         return dict(tables)
-    base = tables["extends"]
-    if not isinstance(base, str):
-        raise SettingsError(f"extends = {base!r} is not the name of a config.")
-    siblings = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
-    rest = {key: value for key, value in tables.items() if key != "extends"}
-    return merged(_read(siblings[0] if siblings else base, above), rest)
+    bases = tables["extends"] if isinstance(tables["extends"], list) else [tables["extends"]]
+    if not bases or not all(isinstance(base, str) for base in bases):
+        raise SettingsError(f"extends = {tables['extends']!r} is not the name of a config, or a list of such names.")
+    below: dict[str, Any] = {}
+    for base in _joined(bases):
+        siblings = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
+        below = merged(below, _read(siblings[0] if siblings else base, above))
+    return merged(below, {key: value for key, value in tables.items() if key != "extends"})
+
+
+def _joined(bases: Sequence[str]) -> list[str]:
+    """Read `with/cba` after `paper/cifar10` as `paper/cifar10-cba`, so that what only the pair has counts."""
+    joined: list[str] = []
+    for base in bases:
+        first, _, name = base.partition("/")
+        if first == PARTS_ALONE and joined and joined[-1].partition("/")[0] in FAMILIES:
+            joined[-1] += f"-{name}"
+        else:
+            joined.append(base)
+    return joined
 
 
 def _parsed(override: str) -> dict[str, Any]:
@@ -91,22 +110,6 @@ def _parsed(override: str) -> dict[str, Any]:
     for name in reversed(key.strip().split(".")):
         value = {name: value}
     return dict(value)
-
-
-def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
-    """Return `base` with `change` on top. A table with another name is another part, without the old one's settings.
-
-    With `other_part=False`, for the overrides of one command, settings are kept: there the order does not matter.
-    """
-    result = dict(base)
-    for key, value in change.items():
-        old = result.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            other = other_part and "name" in value and value["name"] != old.get("name")
-            result[key] = dict(value) if other else merged(old, value, other_part=other_part)
-        else:
-            result[key] = value
-    return result
 
 
 def _sentences(error: Any, model: type[BaseModel]) -> list[str]:

@@ -10,11 +10,15 @@ from pydantic_core import to_jsonable_python
 
 from evenkeel.config.written import without_later_defaults
 from evenkeel.errors import EvenkeelError, nearest
-from evenkeel.learning.methods import METHODS, Method
 
 Registry = Mapping[str, Callable[..., Any]]
 LENIENT = ConfigDict(allow_inf_nan=False, coerce_numbers_to_str=True)  # a name or a path may look like a number
 PartSettings = dict[str, Any]  # {"name": ..., setting: value, ...}
+
+
+GONE = {
+    "rar": "repeats are a setting of the learner now. Set learner.repeats = 10, and method.name to what is repeated.",
+}
 
 
 class ConfigError(ValueError):
@@ -39,6 +43,8 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
         raise ConfigError(f"{where} must be a table with a name, one of {', '.join(registry)}; it is {given!r}.")
     settings = dict(given)
     name = settings.pop("name")
+    if name in GONE:
+        raise ConfigError(f"{where}.name = {name!r}: {GONE[name]}")
     if name not in registry:
         raise ConfigError(f"{where}.name = {name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
     model = _settings(registry[name], kind)
@@ -48,9 +54,6 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
         for key in settings
         if key not in model.model_fields
     ]
-    for key, hint in get_type_hints(_signature_of(registry[name])).items():
-        if key in settings and hint in (Method, Method | None):  # a part inside a part: the base of RAR
-            settings[key] = complete(f"{where}.{key}", settings[key], Kind(METHODS))
     known = {key: value for key, value in settings.items() if key in model.model_fields}
     try:
         checked = model.model_validate(known)
@@ -78,9 +81,6 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
 def make(table: PartSettings, registry: Registry, *args: Any, **withheld: Any) -> Any:
     """Build the part that a complete table describes; `args` and `withheld` are the arguments that are not settings."""
     settings = {key: value for key, value in table.items() if key != "name"}
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and "name" in value:
-            settings[key] = make(dict(value), METHODS)
     return registry[table["name"]](*args, **settings, **withheld)
 
 
@@ -125,9 +125,7 @@ def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
     for name, parameter in inspect.signature(part).parameters.items():
         if name in kind.withheld or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        hint = PartSettings | None if hints[name] in (Method, Method | None) else hints[name]
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hint, default)
+        fields[name] = (hints[name], ... if parameter.default is parameter.empty else parameter.default)
     fields |= kind.added(part)
     lenient: ConfigDict = {**LENIENT, "arbitrary_types_allowed": True}
     return create_model(f"{part.__name__} settings", __config__=lenient, **fields)

@@ -95,6 +95,8 @@ class Normalize(StrictModel):
 class LearnerSettings(StrictModel):
     replay: PositiveInt = 32
     """Samples per draw from memory"""
+    repeats: PositiveInt = 1
+    """Updates per incoming batch, each with new views and draws; 10 is Repeated Augmented Rehearsal (RAR)"""
     head: Literal["fixed", "growing"] = "fixed"
     """Fixed: outputs for all classes from the start. Growing: added as classes arrive"""
     statistics: Literal["all", "replay"] = "all"

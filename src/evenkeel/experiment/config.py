@@ -69,4 +69,8 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
             return source
         source = source.model_dump(mode="json", exclude={"name"})
     config = checked(read_tables(source, overrides), Config)
-    return config if config.name else config.model_copy(update={"name": title_of(config.method, config.adaptor)})
+    return (
+        config
+        if config.name
+        else config.model_copy(update={"name": title_of(config.method, config.adaptor, config.learner.repeats)})
+    )

@@ -72,10 +72,10 @@ class Estimator:
             steps, test_set = setup.stream.steps or 0, 0 if setup.test_set is None else len(setup.test_set.y)
             every, method = config.evaluation.every, learner.method
             points = steps // every * min(test_set, config.evaluation.sample or test_set) if every else 0
-            outer = 0.0 if config.adaptor is None else steps * method.repeats / config.adaptor["every"]
+            outer = 0.0 if config.adaptor is None else steps * learner.repeats / config.adaptor["every"]
             self._extents[setting] = Extent(
                 steps=steps,
-                groups=method.repeats * (1 + method.draws),
+                groups=learner.repeats * (1 + method.draws),
                 forwards=((1 + len(setup.tasks)) * test_set + points) / config.batches.size + outer,
                 batch=shape,
             )

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
 
-from evenkeel.config.loading import merged
+from evenkeel.config.composition import merged
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
 

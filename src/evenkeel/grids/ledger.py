@@ -25,7 +25,7 @@ from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.folder import LOCK
 from evenkeel.files import lock, write_whole
-from evenkeel.results.records import Ended, Started
+from evenkeel.results.records import Ended, Started, with_rar
 from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of
 
 INDEX = "index.jsonl"
@@ -43,7 +43,7 @@ def run_key(config: Config) -> str:
     that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
     """
     settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
-    return hashlib.sha256(json.dumps(without_none(settings), sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(without_none(with_rar(settings)), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,7 @@ def readable_name(started: Started) -> str:
         started.data["name"],
         "" if scenario == "disjoint" else scenario,
         config["memory"]["capacity"],
+        "rar" if config["learner"].get("repeats", 1) > 1 else "",
         config["method"]["name"],
         (config.get("adaptor") or {}).get("name", ""),
         f"seed{config['seed']}",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tomli_w
 from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
 
-from evenkeel.config.loading import merged
+from evenkeel.config.composition import merged
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.grids.grid_file import GridModel, Name, base_of, nested, read_toml

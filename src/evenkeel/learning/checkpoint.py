@@ -71,7 +71,26 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{str(path)!r} has checkpoint format {content['format']}, but this version of evenkeel reads format "
             f"{FORMAT}. {'Upgrade evenkeel to load it.' if content['format'] > FORMAT else ''}".rstrip()
         )
-    return json.loads(content["facts"]), content["tensors"]
+    facts: dict[str, Any] = json.loads(content["facts"])
+    return _without_rar(facts, content["tensors"], path)
+
+
+def _without_rar(
+    facts: dict[str, Any], tensors: dict[str, Any], path: str | os.PathLike[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what version 0.1 wrote of RAR, a method around another, as that method and the learner's repeats."""
+    if facts["method"]["class"] != "RAR":
+        return facts, tensors
+    if "name" not in facts["method"]:
+        raise CheckpointError(
+            f"{str(path)!r} was written by version 0.1 with RAR around a method of your own, which this version cannot "
+            "continue: the file does not say how often it repeats."
+        )
+    base = facts["method"]["settings"]["base"]
+    method = {"class": METHODS[base["name"]].__name__, **base}
+    settings = {**facts["settings"], "repeats": facts["method"]["settings"]["repeats"]}
+    weights = {name.removeprefix("base."): value for name, value in tensors["method"].items()}
+    return {**facts, "method": method, "settings": settings}, {**tensors, "method": weights}
 
 
 def _python_numbers(value: Any) -> Any:

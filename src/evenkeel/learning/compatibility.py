@@ -19,6 +19,10 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
         raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
     if augment is not None and not callable(augment):
         raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
+    if "repeats" in (*vars(method), *vars(type(method))):
+        raise SettingsError(
+            f"{type(method).__name__} sets `repeats`, which is a setting of the learner now: Learner(..., repeats=10)."
+        )
     if method.held_out and not method.rehearses:
         raise SettingsError(f"{method!r} keeps no memory, so it cannot hold out {method.held_out} of it.")
     if adaptor is not None and method.no_adaptor:

@@ -42,10 +42,12 @@ class Learner:
     """A classifier that learns from a stream, batch by batch, and can be queried at any time.
 
     net: any `Net`. method: what to minimise. adaptor: `CBA()` or None. memory: samples, bytes ("8MB") or a `Memory`.
-    replay: samples per memory draw. optimizer: one over `net.parameters()`, or a function that creates one. augment:
-    applied to every training view. normalize: (mean, std) per channel. classes: fix the labels and their outputs;
-    otherwise they take outputs in order of arrival and the head grows. statistics: which batches update batch norm's
-    running statistics, "all" or only "replay" (the released code's offline variant). seed: of everything random here.
+    replay: samples per memory draw. repeats: updates per incoming batch, each with new views and draws (10, with
+    `RandAugment()`, is Repeated Augmented Rehearsal, Zhang et al. 2022). optimizer: one over `net.parameters()`, or a
+    function that creates one. augment: applied to every training view. normalize: (mean, std) per channel. classes: fix
+    the labels and their outputs; otherwise they take outputs in order of arrival and the head grows. statistics: which
+    batches update batch norm's running statistics, "all" or only "replay" (the released code's offline variant). seed:
+    of everything random here.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> from evenkeel.learning.methods import ER
@@ -63,6 +65,7 @@ class Learner:
         adaptor: CBA | None = None,
         memory: int | str | Memory = 500,
         replay: int = 32,
+        repeats: int = 1,
         optimizer: Optimizer | MakeOptimizer | None = None,
         augment: Augment | None = None,
         normalize: Moments | None = None,
@@ -82,6 +85,7 @@ class Learner:
         self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
         require_memory(self.memory, method)
         self.replay = whole_number("replay", replay, at_least=1)
+        self.repeats = whole_number("repeats", repeats, at_least=1)
         self.augment = augment
         self.statistics = statistics
         self.seed = whole_number("seed", seed, at_least=0)
@@ -178,7 +182,7 @@ class Learner:
         if not len(rows["y"]):
             return []
         with torch.inference_mode(False), torch.enable_grad():
-            outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.method.repeats)]
+            outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.repeats)]
         columns = self._step.remembered(outcomes[0].new)  # as it was before any update on these samples
         if self.method.rehearses:
             self.memory.insert({**rows, **columns}, self._generators["memory"])
@@ -264,7 +268,12 @@ class Learner:
         """Return the whole state of this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
             **checkpoint.facts_of(self._step),
-            "settings": {"replay": self.replay, "statistics": self.statistics, "seed": self.seed},
+            "settings": {
+                "replay": self.replay,
+                "repeats": self.repeats,
+                "statistics": self.statistics,
+                "seed": self.seed,
+            },
             "labels": self.labels.state(),
             "step": self.step,
         }

@@ -38,10 +38,7 @@ def build(recipe: Recipe, registry: Registry) -> Any:
     name = recipe["name"]
     if name not in registry:
         raise SettingsError(f"{name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
-    inner = {
-        key: build(value, registry) if isinstance(value, dict) else value for key, value in recipe["settings"].items()
-    }
-    return registry[name](**inner)
+    return registry[name](**recipe["settings"])
 
 
 def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) -> Any:
@@ -63,16 +60,16 @@ def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) ->
 def _recipe(part: object, registry: Registry) -> Recipe:
     for name, maker in registry.items():
         if maker is type(part):
-            return {"name": name, "settings": {key: _plain(value, registry) for key, value in settings(part).items()}}
+            return {"name": name, "settings": {key: _plain(value) for key, value in settings(part).items()}}
     raise LookupError(type(part).__name__)
 
 
-def _plain(value: object, registry: Registry) -> Any:
-    """Return `value` as JSON; a part inside a part (the base of RAR) becomes a recipe."""
+def _plain(value: object) -> Any:
+    """Return `value` as JSON can hold it; raise LookupError if it cannot."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | list):
-        return [_plain(item, registry) for item in value]
-    return _recipe(value, registry)
+        return [_plain(item) for item in value]
+    raise LookupError(type(value).__name__)

@@ -33,7 +33,7 @@ class StepRecord:
 
     step: int  # calls of `learn` so far, this one included
     samples: int  # in the incoming batch
-    updates: int  # optimizer steps taken (the method's repeats; 0 if the whole batch was held out)
+    updates: int  # optimizer steps taken (the learner's repeats; 0 if the whole batch was held out)
     loss: float | None  # mean of the training loss over these updates; None if the whole batch was held out
     outer_loss: float | None  # mean loss of the adaptor's outer steps; None if there was none
     replayed: int  # samples drawn from memory for training, over all updates

@@ -68,7 +68,8 @@ def in_order(runs: Sequence[Results]) -> list[Results]:
     """Sort runs by data, method and adaptor, then settings and seed, as their folders have no order of their own."""
 
     def place(run: Results) -> tuple[Any, ...]:
-        config, method = run.started.config, str(run.started.config["method"]["name"])
+        config = run.started.config
+        method = "rar" if config.get("learner", {}).get("repeats", 1) > 1 else str(config["method"]["name"])
         known = ROWS.index(method) if method in ROWS else len(ROWS)
         return str(run.started.data["name"]), known, bool(config["adaptor"]), _setting(run), run.seed
 

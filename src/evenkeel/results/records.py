@@ -114,18 +114,37 @@ def from_line(line: str | bytes) -> Record:
     content = json.loads(line)
     try:
         kind = KINDS[content.pop("kind")]
+        if kind is Started:
+            content["config"] = without_rar(content["config"])
         known = {each.name for each in fields(kind)}
         return kind(**{name: value for name, value in content.items() if name in known})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record: {error}") from None
 
 
+def without_rar(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read a config of version 0.1 with RAR, a method around another, as that method and the learner's repeats."""
+    method = config.get("method")
+    if not isinstance(method, Mapping) or method.get("name") != "rar":
+        return config
+    base, repeats = method.get("base") or {"name": "er"}, method.get("repeats", 10)
+    return {**config, "method": base, "learner": {**config.get("learner", {}), "repeats": repeats}}
+
+
+def with_rar(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write the learner's repeats as version 0.1 did: the keys of runs are made of that form."""
+    learner = dict(config["learner"])
+    repeats = learner.pop("repeats", 1)
+    if repeats == 1:
+        return config
+    base = config["method"]
+    inner = {} if base == {"name": "er", "joint_forward": False} else {"base": base}  # its default was not written
+    return {**config, "method": {"name": "rar", **inner, "repeats": repeats}, "learner": learner}
+
+
 def bound_of(started: Started) -> str:
     """Return "lower" or "upper" if the method of a run is a bound, else an empty string."""
-    table = started.config["method"]
-    inner = [str(value.get("name")) for value in table.values() if isinstance(value, Mapping)]  # what RAR repeats
-    names = [str(table.get("name")), *inner]
-    return started.bound or next((OLD_BOUNDS[name] for name in names if name in OLD_BOUNDS), "")
+    return started.bound or OLD_BOUNDS.get(str(started.config["method"].get("name")), "")
 
 
 @dataclass(frozen=True)

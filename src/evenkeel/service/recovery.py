@@ -10,6 +10,7 @@ from evenkeel.config.build import make_learner
 from evenkeel.config.loading import differences
 from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.learning.learner import Learner
+from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, versions
 from evenkeel.service.store.counters import Counters
@@ -64,7 +65,7 @@ def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, jour
         versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints.keep)
         journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
         return
-    found = differences(json.loads(before), now)
+    found = differences(without_rar(json.loads(before)), now)
     if found:
         where, was, is_ = found[0]
         raise SettingsError(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -48,14 +47,8 @@ def test_a_bound_is_plain_sgd_and_keeps_nothing(make: Callable[[], ek.Method]) -
 
 @pytest.mark.parametrize(
     "make",
-    [
-        ek.ICaRL,
-        ek.Finetune,
-        ek.Joint,
-        partial(ek.RAR, ek.Finetune(), repeats=2),
-        partial(ek.RAR, ek.ICaRL(), repeats=2),
-    ],
-    ids=["icarl", "finetune", "joint", "rar-finetune", "rar-icarl"],
+    [ek.ICaRL, ek.Finetune, ek.Joint],
+    ids=["icarl", "finetune", "joint"],
 )
 def test_a_useless_adaptor_is_refused_with_the_reason(make: Callable[[], ek.Method]) -> None:
     method = make()

@@ -197,8 +197,7 @@ def test_no_optimizer_moves_the_rows_of_old_classes(options: dict[str, Any]) -> 
 @pytest.mark.parametrize("outputs", [2, OUTPUTS], ids=["growing", "fixed"])
 def test_a_row_is_imprinted_once_from_the_first_batch_with_its_class(outputs: int, repeats: int) -> None:
     """With a learning rate of zero nothing else changes a row, while running statistics, and so features, do change."""
-    method = ek.LUCIR(epochs=0) if repeats == 1 else ek.RAR(ek.LUCIR(epochs=0), repeats=repeats)
-    one = small_learner(method, net=smooth_net(outputs), lr=0.0)
+    one = small_learner(ek.LUCIR(epochs=0), net=smooth_net(outputs), lr=0.0, repeats=repeats)
 
     def learn(y: list[int], seed: int, first: list[int], known: list[int]) -> None:
         """Learn a batch. `first`: the classes to be imprinted, with the mean length of the rows of those `known`."""

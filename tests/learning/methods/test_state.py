@@ -16,7 +16,6 @@ from evenkeel import (
     CLSER,
     ERACE,
     METHODS,
-    RAR,
     SSIL,
     Learner,
     Method,
@@ -30,7 +29,7 @@ def nets_of(method: Method) -> dict[str, Net]:
     return {name: part for name, part in method.named_modules() if isinstance(part, Net)}
 
 
-@pytest.mark.parametrize("make", [CLSER, SSIL, lambda: RAR(CLSER(), repeats=2)], ids=["clser", "ss_il", "rar-clser"])
+@pytest.mark.parametrize("make", [CLSER, SSIL], ids=["clser", "ss_il"])
 def test_teachers_are_always_in_evaluation_mode_and_get_no_gradient(make: MakeMethod) -> None:
     net = norm_net()
     learner = Learner(net, make(), memory=8, replay=4)

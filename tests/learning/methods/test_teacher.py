@@ -104,14 +104,10 @@ def test_a_number_of_samples_gives_a_memory_with_the_policy_of_the_method() -> N
     policies = {name: small_learner(make()).memory.policy for name, make in ek.METHODS.items()}
     balanced = {"icarl", "lucir", "bic", "ss_il"}
     assert policies == {name: "balanced" if name in balanced else "reservoir" for name in ek.METHODS}
-    for make in TEACHERS.values():
-        assert small_learner(ek.RAR(make(), repeats=2)).memory.policy == "balanced"
-    assert (
-        small_learner(ek.ICaRL(), memory=ek.Memory(40)).memory.policy == "reservoir"
-    )  # the user's choice has priority
+    assert small_learner(ek.ICaRL(), memory=ek.Memory(40)).memory.policy == "reservoir"  # the user's choice
     held = {name: small_learner(make()).memory.held_out for name, make in ek.METHODS.items()}
     assert held == {name: 0.1 if name == "bic" else 0.0 for name in ek.METHODS}
-    assert small_learner(ek.RAR(ek.BiC(held_out=0.3), repeats=2)).memory.held_out == 0.3
+    assert small_learner(ek.BiC(held_out=0.3)).memory.held_out == 0.3
 
 
 # ---- saving and resuming ----
@@ -121,7 +117,7 @@ RESUMED: dict[str, Callable[[], ek.Method]] = {
     "bic-half": partial(ek.BiC, held_out=0.5),
     "er_ace": partial(ek.ERACE, task_free=False),
     "finetune": ek.Finetune,
-    "rar-lucir": lambda: ek.RAR(ek.LUCIR(epochs=2), repeats=2),
+    "lucir-repeated": partial(ek.LUCIR, epochs=2),
 }
 PAIRS = [(name, "none") for name in RESUMED] + [(name, "cba") for name in ("lucir", "bic", "ss_il", "er_ace")]
 CHANGE = 4  # the first batch of the second task
@@ -133,7 +129,9 @@ def test_resume_at_a_boundary_and_after_it(method: str, adaptor: str, tmp_path: 
     stream = images(batches=2 * CHANGE)
 
     def new() -> ek.Learner:
-        return image_learner(RESUMED[method](), ADAPTORS[adaptor](), outputs=2, memory=20)
+        return image_learner(
+            RESUMED[method](), ADAPTORS[adaptor](), outputs=2, memory=20, repeats=1 + method.endswith("repeated")
+        )
 
     def go_on(one: ek.Learner, start: int, stop: int = len(stream), *, told: bool = False) -> list[ek.StepRecord]:
         records = []

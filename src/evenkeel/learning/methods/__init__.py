@@ -9,14 +9,12 @@ from evenkeel.learning.methods.er import ER
 from evenkeel.learning.methods.er_ace import ERACE
 from evenkeel.learning.methods.icarl import ICaRL
 from evenkeel.learning.methods.lucir import LUCIR
-from evenkeel.learning.methods.rar import RAR
 from evenkeel.learning.methods.ss_il import SSIL
 
 METHODS: dict[str, type[Method]] = {
     "er": ER,
     "derpp": DERpp,
     "clser": CLSER,
-    "rar": RAR,
     "er_ace": ERACE,
     "ss_il": SSIL,
     "icarl": ICaRL,
@@ -32,7 +30,6 @@ __all__ = [
     "ERACE",
     "LUCIR",
     "METHODS",
-    "RAR",
     "SSIL",
     "BiC",
     "DERpp",

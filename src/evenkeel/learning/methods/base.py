@@ -30,7 +30,6 @@ class Method(nn.Module, ABC):
     bound: str = ""  # "lower" or "upper" if it is not a method to use, but a bound to compare others with
 
     draws: int = 1  # memory draws per step
-    repeats: int = 1  # steps per incoming batch (RAR)
     joint_forward: bool = False  # forward new and old samples as one batch (matters to batch norm)
     recalls_new: bool = False  # whether `recall` is also called for the incoming batch (for a teacher's outputs)
 

@@ -6,8 +6,10 @@ from typing import Any, BinaryIO
 
 import tomli_w
 
+from evenkeel.config.loading import read_tables
 from evenkeel.errors import BusyError, SettingsError
 from evenkeel.files import lock, write_whole
+from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig, load_service
 
 CONFIG = "service.toml"
@@ -64,7 +66,7 @@ class ModelFolder:
     ) -> ServiceConfig:
         """The config of this folder, or the one given for it. Writes nothing."""
         if source is None and self.exists:
-            return load_service(self.path / CONFIG, overrides)
+            return load_service(without_rar(read_tables(self.path / CONFIG)), overrides)
         if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "

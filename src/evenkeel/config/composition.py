@@ -1,0 +1,81 @@
+"""Presets by composition: `paper/cifar10-blurry-er-cba` is read as its parts, merged in the order of its name."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from typing import Any
+
+from evenkeel.config.build import title_of
+from evenkeel.errors import SettingsError, nearest
+
+FAMILIES = ("paper",)  # presets/<family>.toml
+KINDS = ("data", "setting", "method", "variant")  # in the order of a name; each but the first may be left out
+NOTES = ("about", "title", "extends", "with")  # what a part says besides settings
+
+
+@cache
+def family(name: str) -> dict[str, Any]:
+    """Read the parts of a family of presets."""
+    return tomllib.loads((files("evenkeel.config") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, Any]:
+    """Return the tables of a preset, or raise SettingsError with the parts there are.
+
+    alone: only the parts named, without a data set and what all presets of the family share, to change another config.
+    """
+    kinds = KINDS[1:] if alone else KINDS
+    parts = _parts(family(family_name), name, kinds)
+    if parts is None or (not alone and parts[0][0] not in family(family_name)["data"]):
+        there = "; ".join(f"{kind}: {', '.join(family(family_name)[kind])}" for kind in kinds)
+        raise SettingsError(
+            f"There is no preset {name!r}. Its name is made of these, in this order, with - between them: {there}."
+            f"{nearest(f'{family_name}/{name}', names(family_name))}"
+        )
+    tables = {} if alone else dict(family(family_name)["all"])
+    for place, (key, part) in enumerate(parts):
+        tables = merged(tables, part)
+        for _, before in parts[:place]:  # what only a pair of parts has
+            tables = merged(tables, before.get("with", {}).get(key, {}))
+    title = "".join(part.get("title", "") for _, part in parts)
+    if title and "method" in tables:
+        repeats = tables.get("learner", {}).get("repeats", 1)
+        tables["name"] = title_of(tables["method"], tables.get("adaptor"), repeats) + title
+    return {key: value for key, value in tables.items() if key not in NOTES}
+
+
+def names(family_name: str) -> Iterator[str]:
+    """Return the names of all combinations of the family's parts."""
+    kinds = [["", *family(family_name)[kind]] for kind in KINDS]
+    for parts in product(kinds[0][1:], *kinds[1:]):
+        yield f"{family_name}/{'-'.join(part for part in parts if part)}"
+
+
+def _parts(parts: Mapping[str, Any], name: str, kinds: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the parts that a name is made of, each after the one it extends; None if something is left over."""
+    named, rest = [], name
+    for kind in kinds:
+        key = max((key for key in parts[kind] if f"{rest}-".startswith(f"{key}-")), key=len, default=None)
+        if key is not None:
+            base = parts[kind][key].get("extends")
+            named += [(each, parts[kind][each]) for each in (base, key) if each]
+            rest = rest[len(key) + 1 :]
+    return None if rest or not named else named
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bool = True) -> dict[str, Any]:
+    """Return `change` on top of `base`. A table with another name is another part: the old one's settings are dropped.
+
+    Not so if both come from one command (`other_part` is False): there the order does not matter.
+    """
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            other = other_part and "name" in value and value["name"] != old.get("name")
+            result[key] = dict(value) if other else merged(old, value, other_part=other_part)
+        else:
+            result[key] = value
+    return result
