@@ -36,7 +36,7 @@ class CheckpointError(EvenkeelError, ValueError):
 
 
 class DivergenceError(EvenkeelError, ArithmeticError):
-    """A loss, logit or gradient is NaN or infinite; the update was rolled back."""
+    """A loss, logit or gradient is NaN or infinite; the network was rolled back to its state before the update."""
 
 
 class MethodError(EvenkeelError):
@@ -63,7 +63,7 @@ def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
 
 
 def whole_number(setting: str, value: object, *, at_least: int) -> int:
-    """Return `value`, an integer of Python or numpy, as an int; raise SettingsError if it is not one or too small."""
+    """Return `value`, an integer of Python or numpy, as an int; raise SettingsError if it is none or too small."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:

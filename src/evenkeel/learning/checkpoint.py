@@ -94,7 +94,7 @@ def _without_rar(
 
 
 def _python_numbers(value: Any) -> Any:
-    """Convert numpy numbers (a learning rate from np.logspace, say) to Python's: JSON and torch accept no others."""
+    """Convert numpy numbers (a learning rate of np.logspace) to Python's: neither JSON nor torch accepts them."""
     if isinstance(value, dict):
         return {name: _python_numbers(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -117,7 +117,7 @@ def _self_contained(copy: Classifier) -> Classifier:
             part.classify = partial(_nearest_mean, means, missing)  # type: ignore[method-assign]
     net, method = copy.net.cpu(), copy.method.cpu().requires_grad_(False)
     for tensor in chain(net.parameters(), net.buffers(), method.parameters(), method.buffers()):
-        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # save() warns about others
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # else torch.export.save warns
     inputs = InputSpec(next(net.head.parameters()), copy.inputs.normalize)
     return Classifier(net, method, copy.memory, copy.labels, inputs)
 

@@ -261,7 +261,7 @@ class Learner:
     # Saving and resuming
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, from which `load` resumes bit for bit. An interruption leaves an older file."""
+        """Write everything to one file, for `load` to resume bit for bit. An interrupted save keeps the older file."""
         checkpoint.write(path, *self.state())
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -205,6 +205,6 @@ def _restore(before: Sequence[tuple[Tensor, Tensor]]) -> None:
 def _require_finite(name: str, *values: Tensor) -> None:
     if not are_finite(*values):
         raise DivergenceError(
-            f"{name} is NaN or infinite; the update was rolled back. A lower learning rate or normalised inputs may "
-            "help."
+            f"{name} is NaN or infinite; the network was rolled back to its state before this update. A lower learning "
+            "rate or normalised inputs may help."
         )

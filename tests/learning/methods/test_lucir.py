@@ -298,7 +298,7 @@ def test_an_update_that_failed_leaves_no_imprint() -> None:
     one.boundary()
     before = snapshot(one)
     x, y = points([2, 3, 2, 3], 1)
-    with pytest.raises(ek.DivergenceError, match="the update was rolled back"):
+    with pytest.raises(ek.DivergenceError, match="the network was rolled back"):
         one.learn(x * 1e200, y)
     changed = [path for path in differences(before, snapshot(one)) if "streams" not in path]
     assert changed == []

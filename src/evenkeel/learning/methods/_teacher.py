@@ -17,7 +17,7 @@ UNSEEN = -1
 
 
 class Distilling(Method):
-    """A method that records the task in which each class first appeared, and copies the net as a teacher per boundary.
+    """A method that records the first task of each class, and at each boundary copies the net as a teacher.
 
     New and replayed samples form one batch, as if memory were merged into a task's data. The teacher is always in
     evaluation mode, and is queried once for each group of samples.
