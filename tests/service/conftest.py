@@ -1,4 +1,4 @@
-"""Services in this process, and what is taught to them."""
+"""A fixture that opens services in this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.helpers.serving import VECTORS
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
-    """Opens the folder `model`, and closes it in the end. Learning starts only with `start`."""
+    """Return a function that opens the folder `model`; it is closed in the end. Learning starts only with `start`."""
     threads, services = torch.get_num_threads(), list[Service]()
 
     def open_one(*settings: str, folder: str = "model", start: bool = True, rollback: int | None = None) -> Service:
