@@ -1,10 +1,11 @@
-"""How fast a service learns, and how long its answers take meanwhile.
+"""Measure how fast a service learns, and how long its predictions take meanwhile.
 
 Run: python benchmarks/service_load.py --seconds 60      (make bench also writes service_load.json)
 
-A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults), one client process
-on the same two cores. It teaches `--teach` examples a second in batches of 32, and asks 200 times a second at moments
-fixed beforehand: an answer's time counts from the moment it was due, so that a server that stalls cannot hide it.
+A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults) and one client
+process share two cores. The client teaches `--teach` examples / s in batches of 32, and requests 200 predictions / s at
+times fixed in advance: a response time counts from the moment the request was due, so that a stalling server cannot
+hide it.
 """
 
 import argparse
@@ -22,11 +23,11 @@ from urllib.request import urlopen
 
 import numpy as np
 
-FEATURES, CLASSES, BATCH, RATE, TEACHERS, ASKERS = 384, 10, 32, 200, 2, 16
+FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS = 384, 10, 32, 200, 2, 16
 
 
 class Connection:
-    """HTTP as lean as it can be: the client must not use up the cores that it measures."""
+    """A minimal HTTP connection: the client must not use up the cores on which it measures."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -50,22 +51,22 @@ def request(path: str, body: object) -> bytes:
 
 
 def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
-    """Made beforehand: batches to teach, and single vectors to ask. Numbers as clients send them, with six digits."""
-    middles = generator.normal(size=(CLASSES, FEATURES))
-    teach, ask = [], []
+    """Return requests to teach batches and to predict single vectors. Numbers have six digits, as clients send them."""
+    means = generator.normal(size=(CLASSES, FEATURES))
+    teach, predict = [], []
     for _ in range(200):
         labels = generator.integers(0, CLASSES, BATCH)
-        x = (middles[labels] + generator.normal(size=(BATCH, FEATURES))).round(6)
+        x = (means[labels] + generator.normal(size=(BATCH, FEATURES))).round(6)
         rows = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels, strict=True)]
         teach.append(request("/v1/learn", {"examples": rows}))
-        ask.append(request("/v1/predict", {"x": x[0].tolist()}))
-    return teach, ask
+        predict.append(request("/v1/predict", {"x": x[0].tolist()}))
+    return teach, predict
 
 
 async def load(
-    port: int, seconds: float, pace: float, teach: Sequence[bytes], ask: Sequence[bytes]
+    port: int, seconds: float, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]
 ) -> tuple[list[float], int]:
-    """Times to answer, in ms, and how often a teacher was told to come later."""
+    """Send requests; return the response times of predictions in ms, and how often the queue was full."""
     begun, end, full = time.perf_counter(), time.perf_counter() + seconds, 0
     times: list[float] = []
 
@@ -81,31 +82,31 @@ async def load(
             elif status != 202:
                 raise RuntimeError(body.decode())
 
-    async def asker(number: int) -> None:
+    async def predictor(number: int) -> None:
         connection = Connection(port)
-        for place in range(number, int(seconds * RATE), ASKERS):
+        for place in range(number, int(seconds * RATE), PREDICTORS):
             due = begun + place / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            status, body = await connection.send(ask[place % len(ask)])
+            status, body = await connection.send(predict[place % len(predict)])
             if status == 200:
                 times.append(1000 * (time.perf_counter() - due))
-            elif status != 409:  # before anything was learned
+            elif status != 409:  # nothing has been learned yet
                 raise RuntimeError(body.decode())
 
-    await asyncio.gather(*map(teacher, range(TEACHERS)), *map(asker, range(ASKERS)))
+    await asyncio.gather(*map(teacher, range(TEACHERS)), *map(predictor, range(PREDICTORS)))
     return times, full
 
 
 def resident(process: int | None) -> float:
-    """MB"""
+    """Return the resident memory of a process, in MB."""
     if process is None:  # the learner has none of its own
         return 0.0
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    return int(found[1]) / 1000 if found else 0.0
+    match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(match[1]) / 1000 if match else 0.0
 
 
 def busy(process: int | None) -> float:
-    """Seconds of a core that it used until now."""
+    """Return the CPU seconds a process has used so far."""
     if process is None:
         return 0.0
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -113,12 +114,13 @@ def busy(process: int | None) -> float:
 
 
 def stolen() -> float:
-    """Seconds of our cores that the host gave to other machines until now."""
+    """Return the CPU seconds of our cores that the host has given to other machines so far."""
     return int(Path("/proc/stat").read_text().split(None, 9)[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
-    teach, ask = requests(np.random.default_rng(0))
+    """Start a service, put it under load, and return what was measured."""
+    teach, predict = requests(np.random.default_rng(0))
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         settings = ["--set", f"input.features={FEATURES}"]
@@ -126,16 +128,16 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
         with log.open("wb") as file:
             server = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
         try:
-            while not (found := re.search(r"http://127.0.0.1:(\d+)", log.read_text())):
+            while not (match := re.search(r"http://127.0.0.1:(\d+)", log.read_text())):
                 time.sleep(0.1)
-            port = int(found[1])
+            port = int(match[1])
 
             def status() -> dict[str, object]:
-                with urlopen(f"http://127.0.0.1:{port}/v1/status") as answer:
-                    told: dict[str, object] = json.load(answer)
-                    return told
+                with urlopen(f"http://127.0.0.1:{port}/v1/status") as response:
+                    content: dict[str, object] = json.load(response)
+                    return content
 
-            asyncio.run(load(port, 5, pace, teach, ask))  # to warm up
+            asyncio.run(load(port, 5, pace, teach, predict))  # to warm up
             while status()["queue"]["waiting"]:  # type: ignore[index]
                 time.sleep(0.1)
             begun, before, times, full = time.perf_counter(), status(), list[float](), 0
@@ -144,7 +146,7 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
             used = {name: busy(process) for name, process in processes.items()} | {"other machines": stolen()}
             memory, parts = [(resident(server.pid), resident(learner))], max(1, round(seconds / 60))
             for _ in range(parts):
-                part, refused = asyncio.run(load(port, seconds / parts, pace, teach, ask))
+                part, refused = asyncio.run(load(port, seconds / parts, pace, teach, predict))
                 times, full = times + part, full + refused
                 memory.append((resident(server.pid), resident(learner)))
             after, took = status(), time.perf_counter() - begun
@@ -174,9 +176,9 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--teach", type=float, default=2400, help="Examples a second to be offered.")
-    parser.add_argument("--one-process", action="store_true", help="As it would be without a process for the learner.")
-    parser.add_argument("--write", action="store_true", help="Write service_load.json beside this file.")
+    parser.add_argument("--teach", type=float, default=2400, help="Examples to offer, per second.")
+    parser.add_argument("--one-process", action="store_true", help="Learn in the process that answers.")
+    parser.add_argument("--write", action="store_true", help="Write service_load.json next to this file.")
     arguments = parser.parse_args()
     measured = measure(arguments.seconds, arguments.teach, ["--one-process"] if arguments.one_process else [])
     print(json.dumps(measured, indent=1))

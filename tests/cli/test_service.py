@@ -32,39 +32,38 @@ VECTORS = ["--set", "input.features=4", "--set", "net.hidden=[16]", "--set", "ba
 
 
 def pictures(folder: Path, count: int) -> None:
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for name, brightness in (("dark", 40), ("light", 210)):
         (folder / name).mkdir(parents=True)
         for place in range(count):
-            pixels = chance.normal(brightness, 10, (10, 12)).clip(0, 255).astype(np.uint8)
+            pixels = rng.normal(brightness, 10, (10, 12)).clip(0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{place}.png")
 
 
 def lines(count: int, *, seed: int = 0, labelled: bool = True) -> list[str]:
-    given = examples(count, seed=seed, own="e")
     rows = []
-    for each in given:
+    for each in examples(count, seed=seed, own="e"):
         x = np.frombuffer(each.x, dtype=np.float32).tolist()
         rows.append(json.dumps({"x": x, "label": each.label, "id": each.id} if labelled else {"x": x}))
     return rows
 
 
-def test_a_folder_of_images_is_taught_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_images_is_taught_and_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pictures(tmp_path / "photos", 30)
     model, photos = str(tmp_path / "model"), str(tmp_path / "photos")
     code, shown, errors = call(capsys, "learn", model, photos, *IMAGES)
     assert code == 0, errors
     assert [word for word in ("60", "2") if word not in shown] == []
-    code, shown, errors = call(capsys, "learn", model, photos)  # given again it teaches nothing twice
+    code, shown, errors = call(capsys, "learn", model, photos)  # repeated, it teaches nothing twice
     assert code == 0, errors
     assert "│ 0 " in shown
     assert "│ 60 " in shown
     code, shown, errors = call(capsys, "predict", model, str(tmp_path / "photos" / "light"), "--top", "1")
     assert code == 0, errors
-    told = [json.loads(line) for line in shown.splitlines()]
-    assert [len(told), told[0]["source"]] == [30, str(tmp_path / "photos" / "light" / "0.png")]
-    assert [each["label"] for each in told].count("light") >= 25
-    assert len(told[0]["probabilities"]) == 1
+    predictions = [json.loads(line) for line in shown.splitlines()]
+    assert [len(predictions), predictions[0]["source"]] == [30, str(tmp_path / "photos" / "light" / "0.png")]
+    assert [each["label"] for each in predictions].count("light") >= 25
+    assert len(predictions[0]["probabilities"]) == 1
     code, shown, _ = call(capsys, "predict", model, str(tmp_path / "photos" / "dark" / "3.png"))
     assert (code, json.loads(shown)["label"]) == (0, "dark")
 
@@ -125,7 +124,7 @@ def test_parquet_is_taught(kind: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "no such source": (["learn", "{model}", "nowhere"], "'nowhere' is none of these"),
+    "no such source": (["learn", "{model}", "nowhere"], "Cannot read samples from 'nowhere'. Give a folder"),
     "no folder yet": (["learn", "{empty}", "nowhere"], "Give --config FILE"),
     "images for vectors": (["learn", "{model}", "{photos}"], "this service takes vectors of 4 numbers"),
     "no labels": (["learn", "{model}", "{photos}/dark"], "has no folders, one for each class"),
@@ -134,7 +133,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "export to text": (["export", "{model}", "-o", "{model}.txt"], "must end in .onnx or .pt2"),
     "no such version": (
         ["export", "{model}", "-o", "{model}.pt2", "--version", "7"],
-        "has not the version 7; it has 0",
+        "has no version 7; available: 0",
     ),
     "no such scope": (["keys", "add", "{model}", "me", "--scope", "lern"], "Did you mean 'learn'"),
     "no such key": (["keys", "remove", "{model}", "me"], "no key named 'me'; there are: none"),
@@ -157,7 +156,7 @@ def test_a_folder_that_is_served_is_not_taught_by_a_command(opened: Open, capsys
     service = opened()
     code, _, errors = call(capsys, "learn", str(service.model_folder.path), "-")
     assert code == 1
-    assert "is at work in" in errors
+    assert "Another service or command is using" in errors
 
 
 def test_the_classifier_is_exported(
@@ -171,7 +170,7 @@ def test_the_classifier_is_exported(
     assert described(tmp_path / "model.pt2")["labels"] == ["cat", "dog"]
 
 
-def test_keys_are_made_listed_and_removed(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_added_listed_and_removed(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
     model_folder = opened(start=False).model_folder
     code, secret, _ = call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "predict,learn")
     assert code == 0

@@ -1,9 +1,9 @@
-"""A service that is killed again and again while clients teach, ask and label; then compared with an undisturbed twin.
+"""Kill a service again and again while clients teach, predict and label; then compare it with an undisturbed twin.
 
     python -m tests.helpers.crashes --kills 100
 
-A client that gets no answer sends the same again, as clients do. In the end the journal's borders say in which batches
-the examples were learned, and a learner that was never killed learns them so, too.
+A client that gets no response repeats its request, as clients do. In the end the journal shows in which batches the
+examples were learned, and a learner that was never killed learns the same batches.
 """
 
 import argparse
@@ -41,19 +41,19 @@ SETTINGS += ["batches.wait=0.05", "checkpoints.batches=40", "checkpoints.seconds
 
 @dataclass
 class Load:
-    """Clients that go on until they are told to stop. What was acknowledged is theirs to remember."""
+    """Clients that send requests until they are stopped, and remember what was acknowledged."""
 
     url: str
     seed: int
     stopping: threading.Event = field(default_factory=threading.Event)
-    samples: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # of every id that was ever sent
+    samples: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # of every id ever sent
     acknowledged: set[str] = field(default_factory=set)
     predicted: int = 0
     labelled: set[str] = field(default_factory=set)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def start(self) -> list[threading.Thread]:
-        clients: list[tuple[Callable[..., None], int]] = [(self._teach, 0), (self._teach, 1), (self._ask, 2)]
+        clients: list[tuple[Callable[..., None], int]] = [(self._teach, 0), (self._teach, 1), (self._predict, 2)]
         threads = [threading.Thread(target=self._with_client, args=each) for each in clients]
         for thread in threads:
             thread.start()
@@ -64,23 +64,23 @@ class Load:
             work(client, number)
 
     def _teach(self, client: httpx.Client, number: int) -> None:
-        chance, sent = random.Random(self.seed * 100 + number), 0
+        rng, sent = random.Random(self.seed * 100 + number), 0
         while not self.stopping.is_set():
             examples: list[dict[str, Any]] = []
-            for _ in range(chance.randint(1, 40)):
+            for _ in range(rng.randint(1, 40)):
                 sent += 1
-                id, (x, label) = f"client-{number}-{sent}", sample(chance, sent)
+                id, (x, label) = f"client-{number}-{sent}", sample(rng, sent)
                 self.samples[id] = x, label
                 examples.append({"id": id, "x": x, "label": label})
             if self._insist(client, "/v1/learn", {"examples": examples}) is not None:
                 self.acknowledged.update(each["id"] for each in examples)
-            time.sleep(chance.uniform(0, 0.02))
+            time.sleep(rng.uniform(0, 0.02))
 
-    def _ask(self, client: httpx.Client, number: int) -> None:
-        chance, asked = random.Random(self.seed * 100 + number), 0
+    def _predict(self, client: httpx.Client, number: int) -> None:
+        rng, sent = random.Random(self.seed * 100 + number), 0
         while not self.stopping.is_set():
-            asked += 1
-            x, label = sample(chance, asked)
+            sent += 1
+            x, label = sample(rng, sent)
             answer = self._insist(client, "/v1/predict", {"x": x})
             if answer is None or answer["predictions"][0]["id"] is None:
                 continue
@@ -91,7 +91,7 @@ class Load:
                 self.labelled.add(id)
 
     def _insist(self, client: httpx.Client, path: str, body: dict[str, Any]) -> Any:
-        """Send it until there is an answer; also what was under way when the load ends."""
+        """Send a request until there is a response, even if the load ends meanwhile; return its content."""
         while True:
             try:
                 answer = client.post(path, json=body)
@@ -103,24 +103,24 @@ class Load:
             if answer.status_code == 429 or (answer.status_code == 409 and path == "/v1/predict"):
                 time.sleep(0.1)
                 continue
-            self.faults.append(f"{path}: {answer.status_code} {answer.text}")
+            self.errors.append(f"{path}: {answer.status_code} {answer.text}")
             return None
 
 
-def sample(chance: random.Random, step: int) -> tuple[list[float], int]:
-    """Two classes at a time, the next two after each five hundred: a stream that wants to be forgotten."""
-    label = (2 * (step // 500) + chance.randrange(2)) % CLASSES
-    return [chance.gauss(float(label == place % CLASSES), 0.5) for place in range(FEATURES)], label
+def sample(rng: random.Random, step: int) -> tuple[list[float], int]:
+    """Return a sample of one of two classes, which change every 500 steps: a stream that invites forgetting."""
+    label = (2 * (step // 500) + rng.randrange(2)) % CLASSES
+    return [rng.gauss(float(label == place % CLASSES), 0.5) for place in range(FEATURES)], label
 
 
 def serve(folder: str, port: int) -> None:
-    """What `evenkeel serve` does."""
+    """Do what `evenkeel serve` does."""
     with listen("127.0.0.1", port) as listening:
         run(Service(Path(folder), None, SETTINGS, apart=True), listening, "127.0.0.1")
 
 
-def asked(url: str, path: str) -> Any:
-    """The answer; None if there is none, or it is no good."""
+def fetch(url: str, path: str) -> Any:
+    """Return the content of a response; None if there is no response, or it is an error."""
     try:
         answer = httpx.get(url + path, timeout=5)
     except httpx.TransportError:
@@ -130,17 +130,19 @@ def asked(url: str, path: str) -> Any:
 
 @dataclass
 class Kills:
+    """How often each process was killed."""
+
     service: int = 0
     early: int = 0  # of the service, before it had caught up
     learner: int = 0
 
 
 def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
-    """The load, after so many kills: of the service, and of the process in which it learns."""
-    # Each service is a process of its own, but forked from one that has torch loaded, which takes longest.
+    """Put a service under load, kill it or its learning process this many times, and return load and kills."""
+    # Each service is a process of its own, but forked from one that has already loaded torch, which takes longest.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["evenkeel.service.http.server"])
-    chance, count = random.Random(seed), Kills()
+    rng, count = random.Random(seed), Kills()
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     load = Load(f"http://127.0.0.1:{port}", seed)
@@ -149,14 +151,14 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
     service.start()
     while count.service + count.learner < kills:
         threads = threads or load.start()
-        if chance.random() < 0.3:  # at any moment of the start, of the recovery above all
-            time.sleep(chance.uniform(0, 4))
-            count.early += asked(load.url, "/readyz") is None
+        if rng.random() < 0.3:  # at any moment of the start, and of the recovery above all
+            time.sleep(rng.uniform(0, 4))
+            count.early += fetch(load.url, "/readyz") is None
         else:
             wait_ready(load.url, service)
-            time.sleep(chance.uniform(0, 1))
-        learner = (asked(load.url, "/v1/status") or {}).get("processes", {}).get("learner")
-        if learner is not None and chance.random() < 0.3:
+            time.sleep(rng.uniform(0, 1))
+        learner = (fetch(load.url, "/v1/status") or {}).get("processes", {}).get("learner")
+        if learner is not None and rng.random() < 0.3:
             os.kill(learner, signal.SIGKILL)
             count.learner += 1
         else:
@@ -173,7 +175,7 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
     status = settled(load.url)
     service.terminate()
     service.join()
-    assert not load.faults, load.faults[:3]
+    assert not load.errors, load.errors[:3]
     examples = status["examples"]
     assert examples["accepted"] == examples["learned"] + examples["refused"], examples
     assert examples["accepted"] == len(load.acknowledged) + len(load.labelled), examples
@@ -182,16 +184,17 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
 
 
 def wait_ready(url: str, service: BaseProcess) -> None:
-    while asked(url, "/readyz") is None:
+    """Wait until the service is ready; fail if it has ended."""
+    while fetch(url, "/readyz") is None:
         assert service.is_alive(), "It did not start again."
         time.sleep(0.02)
 
 
 def settled(url: str) -> Any:
-    """The status once nothing waits any more."""
+    """Wait until nothing is waiting any more, and return the status."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        status = asked(url, "/v1/status")
+        status = fetch(url, "/v1/status")
         if status is not None and status["state"] == "idle":
             return status
         time.sleep(0.05)
@@ -199,13 +202,13 @@ def settled(url: str) -> Any:
 
 
 def compare(folder: Path, load: Load) -> int:
-    """How many batches the twin learned; an AssertionError where anything differs."""
+    """Have a twin learn the same batches, fail if anything differs, and return the number of batches."""
     model_folder = ModelFolder(folder)
     with closing(sqlite3.connect(model_folder.journal)) as db:
         rows = db.execute("SELECT batch, id FROM examples ORDER BY batch, seq").fetchall()
     known = [id for _, id in rows]
     assert len(known) == len(set(known))
-    assert set(known) == load.acknowledged | load.labelled  # nothing lost, nothing that nobody knows of
+    assert set(known) == load.acknowledged | load.labelled  # nothing lost, nothing unknown
     config = model_folder.read()
     torch.set_num_threads(config.threads or 1)
     twin = make_learner(config, config.input.sample, config.classes)

@@ -1,4 +1,4 @@
-"""Bad requests, and how they are sent."""
+"""Bad requests, ways to send them, and checks of what a service does about them."""
 
 import random
 import struct
@@ -37,23 +37,24 @@ PNG = encoded(Image.radial_gradient("L").resize((20, 20)))
 
 
 def refused(answer: httpx.Response, *statuses: int) -> str:
-    """The sentence with which it was refused."""
+    """Check that a request was refused with one of these statuses, and return the error message."""
     assert answer.status_code in statuses, (answer.status_code, answer.text[:500])
     assert answer.headers["content-type"] == "application/json"
-    told = answer.json()
-    assert list(told) == ["error"]
-    assert told["error"]
-    return str(told["error"])
+    content = answer.json()
+    assert list(content) == ["error"]
+    assert content["error"]
+    return str(content["error"])
 
 
 def accepted(served: Served) -> int:
+    """Return how many examples were accepted, after a check that the counts add up."""
     numbers = served.get("/v1/status")["examples"]
     assert numbers["accepted"] == sum(numbers[part] for part in ("learned", "waiting", "refused", "withdrawn"))
     return int(numbers["accepted"])
 
 
-def well(served: Served) -> None:
-    """It is ready, and learns."""
+def check_works(served: Served) -> None:
+    """Check that the service is ready, learns and predicts."""
     status = served.settled()
     assert status["error"] is None
     assert served.get("/readyz") == {"status": "ready"}
@@ -67,11 +68,11 @@ def well(served: Served) -> None:
 
 
 def peak(served: Served) -> int:
-    """Bytes of memory it had at most."""
-    found = Path(f"/proc/{served.process.pid}/status")
-    if not found.exists():
-        pytest.skip("Only Linux tells.")
-    (line,) = (line for line in found.read_text().splitlines() if line.startswith("VmHWM"))
+    """Return the peak memory of the service, in bytes."""
+    status = Path(f"/proc/{served.process.pid}/status")
+    if not status.exists():
+        pytest.skip("Only Linux reports the peak memory.")
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
@@ -79,7 +80,7 @@ def peak(served: Served) -> int:
 
 
 def png(width: int, height: int, data: bytes) -> bytes:
-    """A gray PNG that claims to be of this size."""
+    """Return a gray PNG that claims to be of this size."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
@@ -89,6 +90,7 @@ def png(width: int, height: int, data: bytes) -> bytes:
 
 
 def form(*parts: tuple[str, bytes], charset: str = "", end: bytes = b"--B--\r\n") -> dict[str, Any]:
+    """Return the content and headers of a multipart form."""
     body = b"".join(
         b"--B\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + content + b"\r\n"
         for head, content in parts
@@ -96,51 +98,51 @@ def form(*parts: tuple[str, bytes], charset: str = "", end: bytes = b"--B--\r\n"
     return {"content": body + end, "headers": {"Content-Type": f"multipart/form-data; boundary=B{charset}"}}
 
 
-# By chance
+# At random
 
 
-def mutated(data: bytes, chance: random.Random) -> bytes:
-    """A few bytes flipped, cut out, doubled, or put in the place of others."""
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Return the data with a few bytes flipped, cut out, doubled or overwritten."""
     damaged = bytearray(data)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(damaged))
-        how = chance.randrange(5)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(damaged))
+        how = rng.randrange(5)
         if how == 0:
-            damaged[at] ^= 1 << chance.randrange(8)
+            damaged[at] ^= 1 << rng.randrange(8)
         elif how == 1:
-            damaged[at] = chance.choice(b'\0"{}[]:,-0e.\xff\\')
+            damaged[at] = rng.choice(b'\0"{}[]:,-0e.\xff\\')
         elif how == 2:
-            del damaged[at : at + chance.randint(1, 8)]
+            del damaged[at : at + rng.randint(1, 8)]
         elif how == 3:
-            damaged[at:at] = damaged[at : at + chance.randint(1, 30)]
+            damaged[at:at] = damaged[at : at + rng.randint(1, 30)]
         else:
-            damaged[at : at + 4] = struct.pack(">I", chance.choice([0, 1, 2**31 - 1, 2**32 - 1, 65535]))
+            damaged[at : at + 4] = struct.pack(">I", rng.choice([0, 1, 2**31 - 1, 2**32 - 1, 65535]))
         damaged = damaged or bytearray(b"\0")
     return bytes(damaged)
 
 
 def survived(answer: httpx.Response) -> int:
-    """Its status: a success, or a sentence."""
+    """Check that the response is a success or a proper refusal, and return its status."""
     if not answer.is_success:
         refused(answer, 400, 404, 409, 413, 415, 422, 429)
     return answer.status_code
 
 
-# By the document that says what may be sent
+# From the OpenAPI document
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
 def as_documented(served: Served, examples: int) -> set[str]:
-    """Send what the OpenAPI document allows, and what it does not; the routes that were asked."""
+    """Send what the OpenAPI document allows, and what it does not; return the paths that were called."""
     document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
-    asked = set()
-    for found in document.get_all_operations():
-        assert isinstance(found, Ok)
-        operation = found.ok()
+    called = set()
+    for result in document.get_all_operations():
+        assert isinstance(result, Ok)
+        operation = result.ok()
         for mode in schemathesis.GenerationMode:
             if mode is schemathesis.GenerationMode.NEGATIVE and operation.path in ("/healthz", "/readyz"):
-                continue  # which take nothing that could be wrong
+                continue  # they take nothing that could be wrong
 
             @settings(
                 max_examples=examples,
@@ -149,9 +151,9 @@ def as_documented(served: Served, examples: int) -> set[str]:
                 suppress_health_check=list(HealthCheck),
             )
             @given(case=operation.as_strategy(generation_mode=mode))
-            def ask(case: schemathesis.Case[Any]) -> None:
+            def call(case: schemathesis.Case[Any]) -> None:
                 case.call_and_validate(checks=CHECKS)
-                asked.add(case.path)
+                called.add(case.path)
 
-            ask()
-    return asked
+            call()
+    return called

@@ -1,4 +1,4 @@
-"""Services in this process: what is taught to them, and what they must add up to."""
+"""Services in this process: examples to teach them, and checks of what they counted."""
 
 import sqlite3
 import time
@@ -41,7 +41,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
 
 def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = "") -> list[Given]:
-    """Random vectors around a corner for each label."""
+    """Return examples with random vectors around a corner for each label."""
     generator = np.random.default_rng(seed)
     chosen = [labels[place % len(labels)] for place in range(count)]
     x = generator.normal(scale=0.3, size=(count, 4))
@@ -55,15 +55,17 @@ def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: 
 
 
 def settle(service: Service) -> None:
+    """Wait until everything accepted has been learned, and saved."""
     deadline = time.monotonic() + 60
     while service.waiting:
         assert time.monotonic() < deadline, service.problem
         time.sleep(0.005)
     assert service.supervisor is not None
-    service.supervisor.command("save").result()  # the batch at hand is wholly done, and what is counted told
+    service.supervisor.command("save").result()  # then the last batch is finished, and the counts are reported
 
 
 def teach(service: Service, given: list[Given]) -> list[str]:
+    """Teach examples, wait until they have been learned, and return their ids."""
     accepted = service.learn(given).result()
     settle(service)
     return [each.id for each in accepted]
@@ -75,22 +77,24 @@ def report(service: Service) -> WorkerReport:
 
 
 def adds_up(service: Service) -> bool:
-    counts, told = service.counts().result(), report(service)
-    return counts["accepted"] == told.learned + told.refused + service.waiting + counts["withdrawn"]
+    """Check whether every accepted example was learned, refused or withdrawn, or is waiting."""
+    counts, reported = service.counts().result(), report(service)
+    return counts["accepted"] == reported.learned + reported.refused + service.waiting + counts["withdrawn"]
 
 
 def rows(service: Service, query: str) -> list[tuple[object, ...]]:
+    """Return the rows of a query to the journal."""
     with closing(sqlite3.connect(service.model_folder.journal)) as db:
         return db.execute(query).fetchall()
 
 
 def learner_of(service: Service) -> Learner:
-    """As it is on the disk after `settle`."""
+    """Return the learner of the newest version, as it is on disk after `settle`."""
     return Learner.load(service.model_folder.version(service.model_folder.versions()[-1]))
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next checkpoint finds no room on the disk."""
+    """Make the next checkpoint fail as if the disk were full."""
     write, calls = checkpoint.write, list[int]()
 
     def fail_first(*arguments: Any) -> None:

@@ -1,7 +1,7 @@
 """Real servers for tests: `evenkeel serve` in a process of its own.
 
-It is forked from one that has torch loaded, which takes longest, and learns in the same process for the same reason;
-`crashes` and the README's test start it as it is.
+It is forked from one that has already loaded torch, which takes longest, and learns in the same process for the same
+reason; `crashes` and the README's test start it as users do.
 """
 
 import base64
@@ -25,7 +25,7 @@ VECTORS = ("input.features=4", "net.hidden=[16]", "memory.capacity=50", "batches
 
 
 def evenkeel(arguments: list[str], log: str) -> None:
-    """The command, with what it prints in a file."""
+    """Run the command, with its output in a file."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -35,15 +35,15 @@ def evenkeel(arguments: list[str], log: str) -> None:
 
 
 class Served:
-    """A service that runs until it is stopped, or killed. What it printed is in `log`."""
+    """A service that runs until it is stopped or killed. Its output is in `log`."""
 
     def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, *options: str, wait: bool = True) -> None:
         self.folder = folder
         self.log = folder.with_name(f"{folder.name}.log")
         self._begun = self.log.stat().st_size if self.log.exists() else 0
-        given = [word for setting in settings for word in ("--set", setting)]
-        anywhere = [] if "--port" in options else ["--port", "0"]
-        arguments = ["serve", str(folder), "--one-process", *anywhere, *given, *options]
+        overrides = [word for setting in settings for word in ("--set", setting)]
+        port = [] if "--port" in options else ["--port", "0"]
+        arguments = ["serve", str(folder), "--one-process", *port, *overrides, *options]
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload(["evenkeel.cli", "evenkeel.service.http.server"])
         self.process = processes.Process(target=evenkeel, args=(arguments, str(self.log)))
@@ -53,7 +53,8 @@ class Served:
             self.wait()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
+        """Return what the service has printed so far."""
         return self.log.read_bytes()[self._begun :].decode() if self.log.exists() else ""
 
     @property
@@ -61,38 +62,41 @@ class Served:
         return str(self.client.base_url).rstrip("/")
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until the service answers; fail if it has ended."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if self.answers():
                 return
             if not self.process.is_alive():
-                raise RuntimeError(f"It did not start: {self.said}")
+                raise RuntimeError(f"It did not start: {self.output}")
             time.sleep(0.02)
-        raise TimeoutError(self.said)
+        raise TimeoutError(self.output)
 
     def answers(self) -> bool:
-        found = re.search(r"Evenkeel on (http://\S+)", self.said)
-        if found is None:
+        """Check whether the service has printed its address and answers there."""
+        match = re.search(r"Evenkeel on (http://\S+)", self.output)
+        if match is None:
             return False
-        self.client.base_url = httpx.URL(found[1])
+        self.client.base_url = httpx.URL(match[1])
         try:
             return self.client.get("/healthz", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 
     def get(self, path: str, **how: Any) -> Any:
+        """Return the content of a successful response."""
         answer = self.client.get(path, **how)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None, status: int | None = None, **how: Any) -> Any:
+        """Send JSON, and return the content of a response with this status; of any success by default."""
         answer = self.client.post(path, json=body, **how)
         assert answer.is_success if status is None else answer.status_code == status, answer.text
         return answer.json()
 
     def settled(self) -> Any:
-        """The status once nothing waits any more."""
+        """Wait until nothing is waiting any more, and return the status."""
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             status = self.get("/v1/status")
@@ -107,6 +111,7 @@ class Served:
         self.client.close()
 
     def stop(self) -> int | None:
+        """Stop the service, and return its exit code."""
         self.process.terminate()
         self.process.join(60)
         self.client.close()
@@ -123,10 +128,12 @@ class Served:
 
 
 def encoded(image: Image.Image, format: str = "PNG", **how: Any) -> bytes:
+    """Return an image as the bytes of a file."""
     file = io.BytesIO()
     image.save(file, format, **how)
     return file.getvalue()
 
 
 def text(data: bytes) -> str:
+    """Return bytes in base64."""
     return base64.b64encode(data).decode()

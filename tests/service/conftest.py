@@ -1,4 +1,4 @@
-"""Fixtures of these tests."""
+"""A fixture that opens services in this process."""
 
 from tests.helpers.services import opened
 

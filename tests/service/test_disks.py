@@ -16,7 +16,7 @@ from tests.helpers.services import Open, adds_up, examples, report, settle, teac
 # Disks that fail
 
 
-def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_committed_is_acknowledged_whatever_fails_after(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened()
     assert service.journal is not None
 
@@ -31,7 +31,7 @@ def test_what_is_committed_is_told_so_whatever_comes_after(opened: Open, monkeyp
     assert adds_up(service)
 
 
-def test_a_request_that_is_cancelled_kills_nobody(opened: Open) -> None:
+def test_a_cancelled_request_breaks_nothing(opened: Open) -> None:
     service = opened()
     accepted, saved = service.learn(examples(4)), service.save()
     assert not accepted.cancel()
@@ -41,7 +41,7 @@ def test_a_request_that_is_cancelled_kills_nobody(opened: Open) -> None:
     assert adds_up(service)
 
 
-def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> None:
+def test_a_full_disk_keeps_what_was_accepted_and_predictions_continue(opened: Open) -> None:
     service = opened()
     teach(service, examples(64, own="e"))
     assert service.journal is not None
@@ -52,14 +52,14 @@ def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> 
     refused = [each.exception() for each in outcomes if each.exception()]
     assert refused
     assert all(isinstance(each, JournalError) for each in refused)
-    assert "Nothing of this was done" in str(refused[0])
+    assert "Nothing was changed" in str(refused[0])
     x = [examples(1)[0].x]
     assert service.predict(x)[1][0].label in ("cat", "dog")
     assert "cannot be written" in (service.problem or "")
     service.journal.write_alone(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone()).result()
     settle(service)
     deadline = time.monotonic() + 20
-    while service.problem is not None:  # though nobody sends anything
+    while service.problem is not None:  # even if no client sends anything
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert service.learn(examples(4)).result()
@@ -68,7 +68,7 @@ def test_a_full_disk_keeps_what_was_accepted_and_answers_go_on(opened: Open) -> 
     assert adds_up(service)
 
 
-def test_a_damaged_journal_is_left_alone_and_answers_go_on(opened: Open) -> None:
+def test_a_damaged_journal_is_left_alone_and_predictions_continue(opened: Open) -> None:
     service = opened()
     teach(service, examples(400, own="e"))
     service.close()
@@ -80,12 +80,12 @@ def test_a_damaged_journal_is_left_alone_and_answers_go_on(opened: Open) -> None
     assert "cannot be used" in (broken.problem or "")
     assert broken.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
     for refused in (lambda: broken.learn(examples(1)), lambda: broken.tell([("a", "b")]), lambda: broken.forget("a")):
-        with pytest.raises(JournalError, match="Predictions go on; nothing is learned"):
+        with pytest.raises(JournalError, match="Predictions continue; nothing is learned"):
             refused()
     assert path.read_bytes() == bytes(content)
 
 
-def test_damaged_predictions_are_put_aside(opened: Open) -> None:
+def test_damaged_predictions_are_set_aside(opened: Open) -> None:
     service = opened()
     teach(service, examples(32))
     service.close()
@@ -97,7 +97,8 @@ def test_damaged_predictions_are_put_aside(opened: Open) -> None:
     assert service.model_folder.predictions.with_name("predictions.sqlite.damaged").is_file()
 
 
-def _on_a_disk_that_takes_nothing(path: Path) -> None:
+def _on_a_full_disk(path: Path) -> None:
+    """Check that a service predicts, but accepts nothing, where no file can grow."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     service = Service(path)
     assert service.problem
@@ -110,13 +111,11 @@ def _on_a_disk_that_takes_nothing(path: Path) -> None:
         raise AssertionError("It accepted what it cannot keep.")
 
 
-def test_a_disk_that_cannot_be_written_still_answers(opened: Open, tmp_path: Path) -> None:
+def test_a_service_on_a_disk_that_cannot_be_written_still_predicts(opened: Open, tmp_path: Path) -> None:
     service = opened()
     teach(service, examples(32))
     service.close()
-    process = multiprocessing.get_context("spawn").Process(
-        target=_on_a_disk_that_takes_nothing, args=(tmp_path / "model",)
-    )
+    process = multiprocessing.get_context("spawn").Process(target=_on_a_full_disk, args=(tmp_path / "model",))
     process.start()
     process.join()
     assert process.exitcode == 0

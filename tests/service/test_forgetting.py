@@ -1,4 +1,4 @@
-"""Examples that are forgotten are in no file."""
+"""Forgotten examples are in no file."""
 
 import struct
 import time
@@ -19,7 +19,7 @@ def marked(mark: float) -> bytes:
 
 
 def holders(service: Service, payload: bytes) -> list[str]:
-    """Files of the service with these bytes."""
+    """Return the names of the service's files that contain these bytes."""
     return [
         path.name
         for path in sorted(service.model_folder.path.rglob("*"))
@@ -28,7 +28,7 @@ def holders(service: Service, payload: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("own", ["mine", ""])
-def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> None:
+def test_a_forgotten_example_is_in_no_file(opened: Open, own: str) -> None:
     service = opened()
     payload = marked(1.2345678)
     (id,) = teach(service, [Given(payload, "cat", own or None)])
@@ -39,7 +39,7 @@ def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> N
     forgotten = service.forget(id).result()
     assert (forgotten.memory, forgotten.waiting, forgotten.versions) == (1, False, 1)
     assert holders(service, payload) == []
-    with pytest.raises(UnknownError, match="Nothing is held"):
+    with pytest.raises(UnknownError, match="Nothing is stored under the id"):
         service.forget(id).result()
     service.close()
     again = opened()
@@ -48,7 +48,7 @@ def test_an_example_that_is_forgotten_is_in_no_file(opened: Open, own: str) -> N
     assert adds_up(again)
 
 
-def test_forgetting_what_left_memory_leaves_the_checkpoint_to_start_from_alone(opened: Open) -> None:
+def test_forgetting_what_has_left_memory_keeps_the_current_checkpoint_usable(opened: Open) -> None:
     service = opened("memory.capacity=5", "checkpoints.batches=1000", "checkpoints.seconds=3600", "batches.size=4")
     payload = marked(2.7182818)
     (id,) = [each.id for each in service.learn([Given(payload, "cat")]).result()]
@@ -62,7 +62,7 @@ def test_forgetting_what_left_memory_leaves_the_checkpoint_to_start_from_alone(o
     assert rows(service, "SELECT value FROM meta WHERE name = 'current'") == [(service.published.version,)]
 
 
-def test_forgetting_that_failed_can_be_asked_for_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_that_failed_can_be_requested_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened()
     payload = marked(1.6180339)
     (id,) = teach(service, [Given(payload, "cat")])
@@ -73,7 +73,7 @@ def test_forgetting_that_failed_can_be_asked_for_again(opened: Open, monkeypatch
     assert holders(service, payload) == []
 
 
-def test_an_example_that_waits_is_forgotten_before_it_is_learned(opened: Open) -> None:
+def test_a_waiting_example_is_forgotten_before_it_is_learned(opened: Open) -> None:
     service = opened("batches.size=4", "batches.wait=3600")
     payload = marked(7.654321)
     ids = [each.id for each in service.learn([Given(payload, "cat"), *examples(2)]).result()]

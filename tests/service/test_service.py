@@ -1,4 +1,4 @@
-"""A service without HTTP: teaching, asking, versions."""
+"""A service without HTTP: teaching, predicting, versions."""
 
 import multiprocessing
 import struct
@@ -36,7 +36,7 @@ def test_examples_are_learned_in_order_in_batches(opened: Open) -> None:
     assert not differences(snapshot(learner_of(service)), snapshot(twin))
 
 
-def test_what_waits_when_it_stops_is_learned_later(opened: Open) -> None:
+def test_examples_waiting_at_a_stop_are_learned_later(opened: Open) -> None:
     first = opened(start=False)
     first.learn(examples(40, own="e")).result()
     first.close()
@@ -54,13 +54,13 @@ def test_a_retry_is_not_learned_twice(opened: Open) -> None:
     assert [each.new for each in service.learn([*given, *examples(11, own="e")[10:]]).result()] == [False] * 10 + [True]
     settle(service)
     service.save().result()
-    assert not any(each.new for each in service.learn(given).result())  # also when it is inside a checkpoint
+    assert not any(each.new for each in service.learn(given).result())  # also once they are in a checkpoint
     assert service.counts().result()["accepted"] == 11
     assert [each.new for each in service.learn([given[0], given[0]]).result()] == [False, False]
     assert adds_up(service)
 
 
-def test_an_id_with_another_content_is_refused_and_all_with_it(opened: Open) -> None:
+def test_an_id_with_other_content_is_refused_with_the_whole_request(opened: Open) -> None:
     service = opened()
     teach(service, examples(2, own="e"))
     changed = Given(examples(1, seed=1)[0].x, "cat", "e0")
@@ -70,7 +70,7 @@ def test_an_id_with_another_content_is_refused_and_all_with_it(opened: Open) -> 
     assert service.counts().result()["accepted"] == 2
 
 
-def test_a_full_queue_says_when_to_come_again(opened: Open) -> None:
+def test_a_full_queue_says_when_to_retry(opened: Open) -> None:
     service = opened("limits.queue=10", start=False)
     service.learn(examples(8)).result()
     with pytest.raises(FullError, match="8 examples are waiting") as caught:
@@ -82,14 +82,14 @@ def test_a_full_queue_says_when_to_come_again(opened: Open) -> None:
     assert service.learn(examples(3)).result()
 
 
-def test_an_engine_that_hears_at_once_is_woken_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_responds_at_once_is_woken_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     supervisor, sent = opened(start=False).supervisor, list[str]()
     assert supervisor is not None
 
     def send(kind: str, _: object = None, **__: object) -> bool:
         sent.append(kind)
-        if kind == "wake":  # it asks before whoever woke it goes on
-            supervisor._hear("journal", queries.versions, multiprocessing.Pipe()[0])
+        if kind == "wake":  # the worker requests batches before the thread that woke it continues
+            supervisor._handle("journal", queries.versions, multiprocessing.Pipe()[0])
         return True
 
     monkeypatch.setattr(supervisor, "_send", send)
@@ -98,7 +98,7 @@ def test_an_engine_that_hears_at_once_is_woken_again(opened: Open, monkeypatch: 
     assert sent.count("wake") == 3
 
 
-def test_too_many_labels_and_strange_ones_are_refused(opened: Open) -> None:
+def test_too_many_labels_and_unknown_ones_are_refused(opened: Open) -> None:
     service = opened("limits.classes=2")
     teach(service, examples(4))
     with pytest.raises(InputError, match="3 different labels; the limit is 2"):
@@ -108,7 +108,7 @@ def test_too_many_labels_and_strange_ones_are_refused(opened: Open) -> None:
         fixed.learn(examples(1, labels=["dgo"])).result()
 
 
-def test_a_batch_that_is_not_finite_is_refused_and_the_rest_goes_on(opened: Open) -> None:
+def test_a_batch_that_is_not_finite_is_refused_and_the_rest_is_learned(opened: Open) -> None:
     service = opened("batches.size=4")
     teach(service, examples(8))
     before = snapshot(learner_of(service))
@@ -124,25 +124,25 @@ def test_a_batch_that_is_not_finite_is_refused_and_the_rest_goes_on(opened: Open
     assert adds_up(service)
 
 
-# Asking
+# Predicting
 
 
-def test_asking_before_anything_was_learned_is_an_error(opened: Open) -> None:
-    with pytest.raises(NothingLearnedError, match="Nothing was learned yet"):
+def test_predicting_before_anything_was_learned_is_an_error(opened: Open) -> None:
+    with pytest.raises(NothingLearnedError, match="Nothing has been learned yet"):
         opened().predict([examples(1)[0].x])
 
 
 def test_late_labels_teach_and_count_what_was_answered(opened: Open) -> None:
     service = opened()
     teach(service, examples(64))
-    asked = examples(6, seed=5)
-    version, answers = service.predict([each.x for each in asked])
-    ids = service.remember([each.x for each in asked], version, answers)
-    truths = [(id, each.label) for id, each in zip(ids, asked, strict=True)]
+    predicted = examples(6, seed=5)
+    version, answers = service.predict([each.x for each in predicted])
+    ids = service.remember([each.x for each in predicted], version, answers)
+    truths = [(id, each.label) for id, each in zip(ids, predicted, strict=True)]
     wrong = [(ids[0], "dog" if answers[0].label == "cat" else "cat"), *truths[1:]]
-    told = service.tell(wrong).result()
+    accepted = service.tell(wrong).result()
     right = sum(answer.label == label for answer, (_, label) in zip(answers, wrong, strict=True))
-    assert [each.right for each in told] == [
+    assert [each.right for each in accepted] == [
         answer.label == label for answer, (_, label) in zip(answers, wrong, strict=True)
     ]
     settle(service)
@@ -182,7 +182,7 @@ def test_answers_come_from_a_snapshot_that_stays(opened: Open) -> None:
 # Checkpoints, versions
 
 
-def test_payloads_leave_the_journal_when_they_are_inside_a_checkpoint(opened: Open) -> None:
+def test_samples_leave_the_journal_once_they_are_in_a_checkpoint(opened: Open) -> None:
     service = opened()
     teach(service, examples(300, own="e"))
     teach(service, examples(20))
@@ -213,17 +213,17 @@ def test_old_ids_are_dropped(opened: Open) -> None:
 def test_versions_are_kept_as_the_config_says(opened: Open) -> None:
     service = opened("checkpoints.keep=2", "checkpoints.batches=1", "batches.size=4")
     teach(service, examples(4))
-    asked = service.save("mine").result()
+    requested = service.save("mine").result()
     for seed in range(4):
         teach(service, examples(4, seed=seed))
     kept = service.list_versions().result()
     assert [version.number for version in kept if not version.asked] == service.model_folder.versions()[-2:]
-    assert asked.number in [version.number for version in kept]
+    assert requested.number in [version.number for version in kept]
     assert [version.number for version in kept] == service.model_folder.versions()
-    assert next(version.note for version in kept if version.number == asked.number) == "mine"
+    assert next(version.note for version in kept if version.number == requested.number) == "mine"
 
 
-def test_going_back_is_exact_and_survives_a_stop(opened: Open) -> None:
+def test_a_rollback_is_exact_and_survives_a_stop(opened: Open) -> None:
     service = opened()
     teach(service, examples(64))
     version = service.save().result().number
@@ -244,7 +244,7 @@ def test_going_back_is_exact_and_survives_a_stop(opened: Open) -> None:
     assert report(again).learned == 160
 
 
-def test_going_back_learns_what_waits(opened: Open) -> None:
+def test_a_rollback_learns_what_waits(opened: Open) -> None:
     service = opened("batches.size=4")
     teach(service, examples(4))
     version = service.save().result().number
@@ -256,7 +256,7 @@ def test_going_back_learns_what_waits(opened: Open) -> None:
     assert adds_up(service)
 
 
-def test_a_damaged_version_is_told_with_a_way_out(opened: Open) -> None:
+def test_a_damaged_version_is_reported_with_a_way_out(opened: Open) -> None:
     service = opened()
     teach(service, examples(32))
     service.save().result()
@@ -264,7 +264,7 @@ def test_a_damaged_version_is_told_with_a_way_out(opened: Open) -> None:
     newest = service.model_folder.versions()[-1]
     path = service.model_folder.version(newest)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(CheckpointError, match=r"Versions kept: 0; `evenkeel serve --rollback N` starts from one"):
+    with pytest.raises(CheckpointError, match=r"Other versions: 0; `evenkeel serve --rollback N` starts from one"):
         opened()
     back = opened(rollback=0)
     assert back.published.classifier.classes == []
@@ -272,7 +272,7 @@ def test_a_damaged_version_is_told_with_a_way_out(opened: Open) -> None:
     assert back.published.classifier.classes == ["cat", "dog"]
 
 
-def test_going_back_that_fails_changes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_that_fails_changes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened("batches.size=4")
     teach(service, examples(8))
     version = service.save().result().number
@@ -285,7 +285,7 @@ def test_going_back_that_fails_changes_nothing(opened: Open, monkeypatch: pytest
     assert adds_up(service)
 
 
-def test_a_start_that_catches_up_says_so(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_reports_when_it_has_caught_up(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenkeel.service.worker.worker.PUBLISH", 0.0)
     monkeypatch.setattr("evenkeel.service.worker.worker.PUBLISHING", 1e9)
     first = opened("batches.size=4", start=False)

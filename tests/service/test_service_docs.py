@@ -1,4 +1,4 @@
-"""What docs/service.md says of the settings is what they are."""
+"""docs/service.md lists the settings as the code describes them."""
 
 from pathlib import Path
 
@@ -10,6 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 
 
 def settings() -> list[str]:
+    """Return the rows of the page's table, from the config."""
     rows = []
     for table in ("input", "batches", "checkpoints", "limits"):
         kind = ServiceConfig.model_fields[table].annotation
@@ -21,6 +22,6 @@ def settings() -> list[str]:
     return rows
 
 
-def test_every_setting_is_in_the_page() -> None:
+def test_every_setting_is_on_the_page() -> None:
     written = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert [line for line in written if "." in line.split("|")[1]] == settings()

@@ -1,4 +1,4 @@
-"""Samples for the command line: from a folder of images, parquet files, or JSON lines."""
+"""Samples for the command line, read from a folder of images, parquet files or JSON lines."""
 
 import hashlib
 import random
@@ -21,15 +21,17 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class Item:
+    """A sample, and where it was read from."""
+
     where: str
-    x: bytes  # ready for the journal
+    x: bytes  # packed for the journal
     label: Hashable = None
     id: str | None = None
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Where samples come from. `sample` and `label` name the columns of a parquet file that has several."""
+    """A source of samples. `sample` and `label` name the columns to read from a parquet file that has several."""
 
     source: str
     config: ServiceConfig
@@ -37,6 +39,7 @@ class Feed:
     label: str | None = None
 
     def items(self, *, labelled: bool) -> Iterator[Item]:
+        """Yield the samples of the source; raise DataError for one that cannot be used."""
         path = Path(self.source)
         if self.source == STDIN or path.suffix in (".jsonl", ".ndjson"):
             yield from self._lines(labelled)
@@ -48,16 +51,16 @@ class Feed:
             yield self._image(path, path.read_bytes(), None)
         else:
             kinds = "a folder of images, a parquet file or a folder of them, a .jsonl file, or - for standard input"
-            raise DataError(f"{self.source!r} is none of these: {kinds}.")
+            raise DataError(f"Cannot read samples from {self.source!r}. Give {kinds}.")
 
     def _images(self, path: Path, labelled: bool) -> Iterator[Item]:
-        """`path/<class>/*`, or `path/train/<class>/*`; without labels also `path/*`."""
+        """Yield the images `path/<class>/*` or `path/train/<class>/*`; without labels also `path/*`."""
         path = path / "train" if (path / "train").is_dir() else path
-        if not labelled and any(each.suffix.lower() in images.SUFFIXES for each in path.iterdir()):
+        if not labelled and any(entry.suffix.lower() in images.SUFFIXES for entry in path.iterdir()):
             files: folders.Listing = [(file, "") for file in folders.images_in(path)]
         else:
             files = folders.by_class(path)
-        if labelled:  # class after class would be the hardest order of all, and nobody has chosen it
+        if labelled:  # one class after another is the hardest order to learn, and not one the user chose
             random.Random(self.config.seed).shuffle(files)
         for file, label in files:
             yield self._image(file, file.read_bytes(), label if labelled else None)
@@ -99,19 +102,20 @@ class Feed:
                     sent = schemas.read(kind, line.encode())
                     x = self._sample(sent, where)
                 except ValidationError as error:
-                    fault = error.errors()[0]
-                    place = ".".join(map(str, fault["loc"]))
-                    raise DataError(f"{where}: {place or 'it'}: {fault['msg']}.") from None
+                    first = error.errors()[0]
+                    place = ".".join(map(str, first["loc"]))
+                    raise DataError(f"{where}: {place or 'the whole line'}: {first['msg']}.") from None
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None
                 id = (sent.id or self._line_id(number, x)) if labelled else None
                 yield Item(where, x, sent.label if labelled else None, id)
 
     def _line_id(self, number: int, x: bytes) -> str | None:
-        """A file stays, and may be given again; what comes by standard input does not."""
+        """Return an id for a line of a file, which may be read again; None for one of standard input."""
         return None if self.source == STDIN else _identity(f"{Path(self.source).resolve()}, line {number}", x)
 
     def _sample(self, sent: object, where: str) -> bytes:
+        """Return the sample of a parsed line, packed for the journal."""
         if self.config.input.size is None:
             return samples.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
         data = samples.from_base64(sent.image)  # type: ignore[attr-defined]
@@ -119,5 +123,5 @@ class Feed:
 
 
 def _identity(where: str, x: bytes) -> str:
-    """The same for the same sample in the same place, so that a command that is given again teaches nothing twice."""
+    """Return an id that is the same for the same sample in the same place, so that nothing is taught twice."""
     return hashlib.blake2b(where.encode() + b"\0" + x, digest_size=16).hexdigest()

@@ -21,36 +21,40 @@ if TYPE_CHECKING:
     from evenkeel.service.service import Service
     from evenkeel.service.store.folder import ModelFolder
 
-AT_ONCE = 256  # samples handed over together
-keys = typer.Typer(help="The API keys of a service: who may ask, teach, or do everything.", no_args_is_help=True)
+AT_ONCE = 256  # samples per call
+keys = typer.Typer(
+    help="Manage the API keys of a service: who may predict, teach, or do everything.", no_args_is_help=True
+)
 
-Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of the service.")]
+Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the service.")]
 ConfigFile = Annotated[
-    str | None, typer.Option("--config", help="A TOML file that says what the learner is; needed for a new folder.")
+    str | None, typer.Option("--config", help="TOML file that describes the learner; needed for a new folder.")
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting, as in input.features=384 or limits.queue=1000.")
+    list[str] | None, typer.Option("--set", help="Override a setting, e.g. input.features=384 or limits.queue=1000.")
 ]
 Source = Annotated[
     str,
     typer.Argument(help="A folder of images by class, parquet files, a .jsonl file, or - for JSON lines from stdin."),
 ]
-SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file with the samples.")]
-LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a parquet file with the labels.")]
+SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file that holds the samples.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a parquet file that holds the labels.")]
 
 
 def serve_command(  # noqa: PLR0917 - typer's options are parameters
     folder: Folder,
     config: ConfigFile = None,
     settings: Settings = None,
-    host: Annotated[str, typer.Option(help="Address to listen on. Beyond 127.0.0.1 keys are needed.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. One that other machines can reach requires keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)] = 8000,
     rollback: Annotated[int | None, typer.Option(help="Start from this earlier version.", min=0)] = None,
     one_process: Annotated[
         bool, typer.Option("--one-process", help="Learn in the process that answers: less memory, slower answers.")
     ] = False,
 ) -> None:
-    """Teach and ask a learner over HTTP. Killed at any moment it comes back with everything it acknowledged."""
+    """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
     from evenkeel.service.service import Service
     from evenkeel.service.store.folder import ModelFolder
 
@@ -62,12 +66,12 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     require_keys(read_keys(ModelFolder(folder).keys), host)
     with listen(host, port) as listening:
         service = Service(folder, config, settings or [], rollback=rollback, apart=not one_process)
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}"
-        out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Ctrl-C stops it.", soft_wrap=True)
-        out.file.flush()  # whoever started it in the background wants to know the port
+        url_host = f"[{host}]" if ":" in host else host
+        address = f"http://{url_host}:{listening.getsockname()[1]}"
+        out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Press Ctrl-C to stop.", soft_wrap=True)
+        out.file.flush()  # a script that started it in the background needs the port now
         if service.failure:
-            notes.print(f"{service.failure} Predictions are served; nothing is learned.", style="red", soft_wrap=True)
+            notes.print(f"{service.failure} Predictions continue; nothing is learned.", style="red", soft_wrap=True)
         run(service, listening, host)
 
 
@@ -78,9 +82,11 @@ def learn_command(  # noqa: PLR0917
     settings: Settings = None,
     sample: SampleColumn = None,
     label: LabelColumn = None,
-    again: Annotated[bool, typer.Option("--again", help="Also what was taught from here before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also teach samples that were taught from this source before.")
+    ] = False,
 ) -> None:
-    """Teach labelled samples, in order, in one pass. Given again after an interruption it teaches nothing twice."""
+    """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped."""
     from evenkeel.cli.feed import Feed
     from evenkeel.service.service import Service
 
@@ -92,35 +98,35 @@ def learn_command(  # noqa: PLR0917
     taught = repeated = 0
     try:
         with progress() as bar:
-            place = bar.add_task("Learning", total=None)
+            task = bar.add_task("Learning", total=None)
             feed = Feed(source, service.config, sample, label).items(labelled=True)
             limits = service.config.limits
             for items in _chunks(feed, min(AT_ONCE, limits.examples, limits.queue)):
                 new = _teach(service, items, again=again)
                 taught, repeated = taught + new, repeated + len(items) - new
-                bar.update(place, total=taught, completed=taught - service.waiting)
+                bar.update(task, total=taught, completed=taught - service.waiting)
             while service.waiting and service.problem is None:
-                bar.update(place, total=taught, completed=taught - service.waiting)
+                bar.update(task, total=taught, completed=taught - service.waiting)
                 time.sleep(0.05)
-            bar.update(place, total=taught, completed=taught - service.waiting)
+            bar.update(task, total=taught, completed=taught - service.waiting)
         problem, left = service.problem, service.waiting
     except KeyboardInterrupt:
-        notes.print("Stopped. What was accepted is kept, and learned by the next command or service.")
+        notes.print("Stopped. Accepted samples are kept; the next command or service will learn them.")
         raise typer.Exit(130) from None
     finally:
         service.close()
-    _tell_taught(service, taught, repeated)
+    _print_summary(service, taught, repeated)
     if problem is not None:
-        raise EvenkeelError(f"{problem} {left} examples wait in the journal.")
+        raise EvenkeelError(f"{problem} {left} examples are waiting in the journal.")
 
 
 def predict_command(
     folder: Folder,
     source: Source,
     sample: SampleColumn = None,
-    top: Annotated[int, typer.Option(help="How many labels to tell of.", min=1)] = 5,
+    top: Annotated[int, typer.Option(help="Number of labels to report per sample.", min=1)] = 5,
 ) -> None:
-    """Predict samples, a JSON line for each, from the newest checkpoint. A service may be running meanwhile."""
+    """Predict samples with the newest checkpoint, one JSON line per sample. A service may be running meanwhile."""
     from evenkeel.cli.feed import Feed
     from evenkeel.service.examples import likeliest
     from evenkeel.service.samples import unpack
@@ -130,27 +136,25 @@ def predict_command(
     number, learner = _newest(model_folder)
     notes.print(f"Version {number}.")
     if not learner.classes:
-        raise SettingsError("Nothing was learned yet, so there is no label to predict.")
+        raise SettingsError("Nothing has been learned yet, so there is no label to predict.")
     done, feed = 0, Feed(source, config, sample).items(labelled=False)
-    with progress() if not out.is_terminal else nullcontext() as bar:  # not in the middle of the answers
-        place = None if bar is None else bar.add_task("Predicting", total=None)
+    with progress() if not out.is_terminal else nullcontext() as bar:  # a bar would run through answers on a terminal
+        task = None if bar is None else bar.add_task("Predicting", total=None)
         for items in _chunks(feed, AT_ONCE):
             probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
             for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
                 typer.echo(json.dumps({"source": item.where, **answer.as_dict()}, ensure_ascii=False))
             done += len(items)
-            if bar is not None and place is not None:
-                bar.update(place, completed=done)
+            if bar is not None and task is not None:
+                bar.update(task, completed=done)
 
 
 def export_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="MODEL_DIR", help="The folder of a service, or a checkpoint (.ek).")
-    ],
-    path: Annotated[Path, typer.Option("--output", "-o", help="The file to write: model.onnx or model.pt2.")],
+    folder: Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of a service, or a checkpoint (.ek).")],
+    path: Annotated[Path, typer.Option("--output", "-o", help="File to write: model.onnx or model.pt2.")],
     version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
 ) -> None:
-    """Write the classifier to one file, with preprocessing and label names inside; the adaptor is not needed for it."""
+    """Export the classifier to one file, with its preprocessing and label names; predicting needs no adaptor."""
     from evenkeel.learning.export import export
     from evenkeel.learning.learner import Learner
 
@@ -163,37 +167,37 @@ def export_command(
 @keys.command("add")
 def add_command(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
-    scope: Annotated[list[str], typer.Option(help=f"What it may do: {', '.join(SCOPES)}. May be given several times.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, for example its owner.")],
+    scope: Annotated[list[str], typer.Option(help=f"What it allows: {', '.join(SCOPES)}. May be repeated.")],
 ) -> None:
-    """Make a key. It is shown once, and only its hash is kept."""
+    """Create a key. It is shown once, and only its hash is stored."""
     model_folder = _model_folder(folder)
-    secret = add_key(model_folder.keys, name, [each.strip() for given in scope for each in given.split(",")])
-    notes.print("Keep it well; it is not shown again:")
+    secret = add_key(model_folder.keys, name, [word.strip() for option in scope for word in option.split(",")])
+    notes.print("Store it safely; it will not be shown again:")
     typer.echo(secret)
 
 
 @keys.command("list")
 def list_command(folder: Folder) -> None:
-    """Show the names and scopes of the keys."""
+    """List the names and scopes of the keys."""
     model_folder = _model_folder(folder)
-    table = Table("name", "scopes", "made")
+    table = Table("name", "scopes", "created")
     for key in read_keys(model_folder.keys):
         table.add_row(key.name, ", ".join(key.scopes), key.made)
     out.print(table)
 
 
 @keys.command("remove")
-def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Of the key.")]) -> None:
-    """Take a key away; a running service refuses it at once."""
+def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
+    """Remove a key. A running service refuses it at once."""
     model_folder = _model_folder(folder)
     remove_key(model_folder.keys, name)
     if not read_keys(model_folder.keys):
-        notes.print("It was the last one: on 127.0.0.1 everybody on this machine may do everything now.")
+        notes.print("That was the last key: on 127.0.0.1, everyone on this machine may now do everything.")
 
 
 def _model_folder(folder: Path) -> "ModelFolder":
-    """Open the folder of a service that is already there."""
+    """Return the folder of an existing service; raise SettingsError if it is not one."""
     from evenkeel.service.store.folder import ModelFolder
 
     model_folder = ModelFolder(folder)
@@ -207,38 +211,39 @@ def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
 
 
 def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
-    """How many of them were new. Waits while the queue is full."""
+    """Teach the items, waiting while the queue is full, and return how many were new."""
     from evenkeel.service.examples import FullError, Given
 
-    given = [Given(item.x, item.label, None if again else item.id) for item in items]
+    examples = [Given(item.x, item.label, None if again else item.id) for item in items]
     while True:
         try:
-            return sum(each.new for each in service.learn(given).result())
+            return sum(accepted.new for accepted in service.learn(examples).result())
         except FullError:
-            if service.problem is not None:  # it will not become less full
+            if service.problem is not None:  # the queue will not drain
                 raise
             time.sleep(0.05)
 
 
-def _tell_taught(service: "Service", taught: int, repeated: int) -> None:
+def _print_summary(service: "Service", taught: int, repeated: int) -> None:
     if service.supervisor is None:
         return
-    table = Table("taught", "taught before", "classes", "right before learned, lately", "version")
-    right, published = service.supervisor.report.lately, service.published
-    shown = "-" if right is None else f"{right:.1f}%"
+    table = Table("taught", "skipped", "classes", "recent accuracy before learning", "version")
+    recent, published = service.supervisor.report.lately, service.published
+    accuracy = "-" if recent is None else f"{recent:.1f}%"
     classes = str(len(published.classifier.classes))
-    table.add_row(f"{taught:,}", f"{repeated:,}", classes, shown, str(published.version))
+    table.add_row(f"{taught:,}", f"{repeated:,}", classes, accuracy, str(published.version))
     out.print(table)
 
 
 def _newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":
+    """Return a version's number and learner: the newest version, or the one with this number."""
     from evenkeel.learning.learner import Learner
 
     kept = model_folder.versions()
     if not kept or (number is not None and number not in kept):
-        wanted = "a version" if number is None else f"the version {number}"
+        wanted = "version" if number is None else f"version {number}"
         raise SettingsError(
-            f"{str(model_folder.path)!r} has not {wanted}; it has {', '.join(map(str, kept)) or 'none'}."
+            f"{str(model_folder.path)!r} has no {wanted}; available: {', '.join(map(str, kept)) or 'none'}."
         )
     chosen = kept[-1] if number is None else number
     return chosen, Learner.load(model_folder.version(chosen))

@@ -237,7 +237,7 @@ def readable_name(started: Started) -> str:
         started.data["name"],
         "" if scenario == "disjoint" else scenario,
         config["memory"]["capacity"],
-        "rar" if config["learner"].get("repeats", 1) > 1 else "",
+        "rar" if config.get("learner", {}).get("repeats", 1) > 1 else "",
         config["method"]["name"],
         (config.get("adaptor") or {}).get("name", ""),
         f"seed{config['seed']}",

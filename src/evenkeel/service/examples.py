@@ -1,4 +1,4 @@
-"""What clients give to a service, and what they get."""
+"""What clients send to a service, and what they get back."""
 
 import hashlib
 import itertools
@@ -14,10 +14,10 @@ from evenkeel.errors import EvenkeelError, InputError
 
 
 class FullError(EvenkeelError):
-    """The queue is full; after `seconds` there may be room."""
+    """The queue is full; there may be room after `seconds`."""
 
     def __init__(self, waiting: int, seconds: int) -> None:
-        super().__init__(f"{waiting:,} examples are waiting to be learned already. Send these again in {seconds} s.")
+        super().__init__(f"The queue is full: {waiting:,} examples are waiting to be learned. Retry in {seconds} s.")
         self.seconds = seconds
 
 
@@ -27,7 +27,7 @@ class NothingLearnedError(InputError):
 
 @dataclass(frozen=True)
 class Given:
-    """An example as a client gave it, its sample ready for the journal."""
+    """An example as a client sent it, with its sample packed for the journal."""
 
     x: bytes
     label: Hashable
@@ -36,23 +36,28 @@ class Given:
 
 @dataclass(frozen=True)
 class Accepted:
+    """The acknowledgement of an example."""
+
     id: str
     new: bool  # not sent before
-    right: bool | None = None  # whether the prediction that is labelled now was
+    right: bool | None = None  # whether the prediction it labels was correct
 
 
 @dataclass(frozen=True)
 class Answer:
+    """The predicted label of a sample, and the probabilities of the most likely labels."""
+
     label: Hashable
-    probabilities: list[tuple[Hashable, float]]  # the most likely ones, the likeliest first
+    probabilities: list[tuple[Hashable, float]]  # the likeliest first
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the answer as clients get it."""
         likely = [{"label": label, "probability": probability} for label, probability in self.probabilities]
         return {"label": self.label, "probabilities": likely}
 
 
 def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
-    """The `top` labels of each row."""
+    """Return the `top` most likely labels of each row."""
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
         Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
@@ -61,11 +66,15 @@ def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], t
 
 
 class Names:
-    """Ids that nobody can guess, nor has used before. A system call for each would take longer than all the rest."""
+    """A source of unique ids that cannot be guessed.
+
+    They are derived from one secret: a system call for each would take longer than everything else.
+    """
 
     def __init__(self) -> None:
         self._secret, self._numbers = secrets.token_bytes(32), itertools.count()
 
     def new(self, count: int) -> list[str]:
+        """Return this many new ids."""
         base = hashlib.blake2b(b"%d" % next(self._numbers), key=self._secret, digest_size=16).hexdigest()
         return [base] if count == 1 else [f"{base}-{place}" for place in range(count)]

@@ -1,4 +1,4 @@
-"""How a folder is opened: the learner it holds, or a new one."""
+"""Opening the folder of a service: the learner it holds, or a new one."""
 
 import json
 import sqlite3
@@ -22,7 +22,7 @@ from evenkeel.service.worker.pipe import Published
 def current(
     model_folder: ModelFolder, config: ServiceConfig, journal: Journal, rollback: int | None
 ) -> tuple[Published, Counters]:
-    """The version to go on from, or an earlier one that is made the current one."""
+    """Return the version to resume from: the current one, or an earlier one that becomes the current one."""
     _require_same_learner(model_folder, config, journal)
     number = journal.do(partial(queries.value, name="current"))
     if rollback is None:
@@ -31,14 +31,14 @@ def current(
         _, counters = versions.load(model_folder, rollback)
         counters.learned = _learned(journal, counters)
         keep = config.checkpoints.keep
-        learner, made = versions.go_back(model_folder, journal, counters, rollback, learned=number, keep=keep)
-        number = made.number
+        learner, version = versions.go_back(model_folder, journal, counters, rollback, learned=number, keep=keep)
+        number = version.number
     _delete_orphans(model_folder, journal)
     return Published.of(learner, number), counters
 
 
 def _learned(journal: Journal, counters: Counters) -> int:
-    """All that was accepted and does not wait: what was learned since an earlier version was learned, and is gone."""
+    """Return how many accepted examples are not waiting: those learned since an earlier version count, though lost."""
 
     def count(db: sqlite3.Connection) -> int:
         accepted, withdrawn = (int(queries.value(db, name)) for name in ("accepted", "withdrawn"))
@@ -48,7 +48,7 @@ def _learned(journal: Journal, counters: Counters) -> int:
 
 
 def newest_readable(model_folder: ModelFolder, failure: str) -> Published:
-    """What can answer where the journal is of no use."""
+    """Return the newest version that can be read, to predict from when the journal cannot be used."""
     for number in reversed(model_folder.versions()):
         try:
             return Published.of(versions.load(model_folder, number)[0], number)
@@ -58,24 +58,24 @@ def newest_readable(model_folder: ModelFolder, failure: str) -> Published:
 
 
 def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
-    """A new one is made where there is none."""
+    """Raise SettingsError if the folder holds another learner; save a new one if it holds none."""
     before = journal.do(partial(queries.value, name="learner"))
     now = config.determining()
     if before is None:
         versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints.keep)
         journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
         return
-    found = differences(without_rar(json.loads(before)), now)
-    if found:
-        where, was, is_ = found[0]
+    changes = differences(without_rar(json.loads(before)), now)
+    if changes:
+        where, was, is_ = changes[0]
         raise SettingsError(
-            f"{where} is {was!r} in {str(model_folder.path)!r} and {is_!r} in the config. A learner keeps what it is "
-            "made of; only limits, batches and checkpoints may change. For another, make another folder."
+            f"{where} is {was!r} in {str(model_folder.path)!r} and {is_!r} in the config. The parts of a learner are "
+            "fixed; only limits, batches and checkpoints may change. For another learner, use another folder."
         )
 
 
 def _delete_orphans(model_folder: ModelFolder, journal: Journal) -> None:
-    """Files of versions that were not noted any more when the process was killed."""
+    """Delete files of versions that were not recorded in the journal before the process was killed."""
     model_folder.delete_partial()
     known = {version.number for version in journal.do(queries.versions)}
     for number in model_folder.versions():
@@ -84,7 +84,8 @@ def _delete_orphans(model_folder: ModelFolder, journal: Journal) -> None:
 
 
 def fresh(config: ServiceConfig) -> Learner:
+    """Return a new learner; raise an error if its network cannot take the samples."""
     learner = make_learner(config, config.input.sample, config.classes)
     kind = np.float32 if config.input.size is None else np.uint8
-    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # whether its net can take such samples at all
+    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # raises if the network cannot take such samples
     return learner

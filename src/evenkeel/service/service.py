@@ -1,4 +1,4 @@
-"""A service without its wires: what HTTP and the command line both do."""
+"""A service without HTTP: what the web application and the command line have in common."""
 
 import sqlite3
 import time
@@ -29,9 +29,9 @@ from evenkeel.service.worker.supervisor import Supervisor
 
 
 class Service:
-    """MODEL_DIR, opened. Where the journal cannot be used it still answers, and says why it does not learn.
+    """An open MODEL_DIR. If the journal cannot be used, it still predicts, and reports why it does not learn.
 
-    `rollback`: start from this earlier version. `apart`: learn in a process of its own, so that answers never wait.
+    `rollback`: start from this earlier version. `apart`: learn in a separate process, so that predictions never wait.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Service:
         self.model_folder = ModelFolder(path)
         self.config = self.model_folder.read(source, overrides)
         self.started_at = time.monotonic()
-        self.seconds_a_sample = 1.0  # that predictions took lately; unknown until there was one
+        self.seconds_a_sample = 1.0  # that recent predictions took; a guess until there was one
         self.failure: str | None = None
         self.journal: Journal | None = None
         self.predictions: Predictions | None = None
@@ -55,7 +55,7 @@ class Service:
         self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.model_folder.exists:
-            fresh(self.config)  # a config that makes no learner makes no folder either
+            fresh(self.config)  # raises before the folder is created if the config is invalid
             self.model_folder.make()
         try:
             self._open(rollback, apart)
@@ -81,11 +81,12 @@ class Service:
         self.model_folder.write(self.config)
 
     def start(self) -> None:
+        """Start learning."""
         if self.supervisor is not None:
             self.supervisor.start()
 
     def close(self) -> None:
-        """What was accepted but not learned waits for the next time."""
+        """Stop learning and close all files. Accepted examples that were not learned wait for the next start."""
         if self.supervisor is not None:
             self.supervisor.stop()
         for database in (self.journal, self.predictions):
@@ -95,33 +96,34 @@ class Service:
 
     @property
     def published(self) -> Published:
+        """Return the model that predicts."""
         return self._fixed if self.supervisor is None else self.supervisor.published
 
     @property
     def waiting(self) -> int:
-        """Examples accepted but not learned yet."""
+        """Return the number of examples accepted but not learned yet."""
         return 0 if self.supervisor is None else self.supervisor.waiting
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is learned at the moment; None if all is well."""
+        """Return why nothing is learned at the moment; None if all is well."""
         if self.supervisor is None or self.journal is None:
             return self.failure
         unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
         return self.supervisor.error or unwritten
 
-    # What clients do
+    # For clients
 
     def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
-        """Their ids, and which of them were new, once they are durable."""
+        """Accept examples. The future returns their ids, and which of them were new, once they are durable."""
         supervisor, journal = self._require_learning()
         self._require_few(len(examples))
-        made = self._names.new(len(examples))
+        new_ids = self._names.new(len(examples))
         rows = [
-            Example(own, each.label, each.x)
+            Example(new_id, each.label, each.x)
             if each.id is None
             else Example(each.id, each.label, each.x, digest(each.x, each.label), own=True)
-            for own, each in zip(made, examples, strict=True)
+            for new_id, each in zip(new_ids, examples, strict=True)
         ]
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
@@ -133,7 +135,7 @@ class Service:
         return self._enqueue(supervisor, journal, accept, len(rows))
 
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
-        """Teach the true labels of predictions that were made; the answers that were given are counted."""
+        """Accept the true labels of earlier predictions as examples, and count whether the answers were correct."""
         supervisor, journal = self._require_learning()
         self._require_few(len(truths))
         ids = [id for id, _ in truths]
@@ -150,90 +152,98 @@ class Service:
             self._labels.update(label for _, label in truths)
             return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
 
-        def tell_answered(done: "Future[list[Accepted]]") -> None:
+        def count_answers(done: "Future[list[Accepted]]") -> None:
             if not done.exception():
                 supervisor.tell_answered([each.right for each in done.result() if each.right is not None])
-                with suppress(JournalError):  # else they are dropped when they are old
+                with suppress(JournalError):  # otherwise they are dropped when they are old
                     self._kept().drop(ids)  # they are in the journal now
 
         future = self._enqueue(supervisor, journal, accept, len(truths))
-        future.add_done_callback(tell_answered)
+        future.add_done_callback(count_answers)
         return future
 
     def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
-        """The version that answers, and what it says."""
+        """Return the version that answers, and its answers."""
         published = self.published
         classes = published.classifier.classes
         if not published.stored:
-            raise NothingLearnedError("Nothing was learned yet, so there is no label to predict.")
+            raise NothingLearnedError("Nothing has been learned yet, so there is no label to predict.")
         begun = time.perf_counter()
         try:
             probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
-        except DivergenceError:  # the learner never lets its weights become so
-            raise InputError("The answer to one of these samples is not finite; their numbers are too large.") from None
+        except DivergenceError:  # not because of the weights: the learner keeps them finite
+            raise InputError(
+                "The prediction for one of these samples is not finite; their numbers are too large."
+            ) from None
         took = (time.perf_counter() - begun) / len(samples)
-        self.seconds_a_sample = min(took, 1.1 * self.seconds_a_sample)  # one that took long may only have been held up
+        self.seconds_a_sample = min(took, 1.1 * self.seconds_a_sample)  # a slow one may only have been delayed
         return published.version, likeliest(classes, probabilities, top)
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> list[str]:
-        """Ids by which what was answered can be labelled later."""
+        """Keep predictions so that they can be labelled later, and return their ids."""
         ids = self._names.new(len(samples))
-        made = zip(ids, samples, answers, strict=True)
-        self._kept().remember([Prediction(id, version, answer.label, x) for id, x, answer in made])
+        rows = zip(ids, samples, answers, strict=True)
+        self._kept().remember([Prediction(id, version, answer.label, x) for id, x, answer in rows])
         return ids
 
-    # What admins do
+    # For admins
 
     def forget(self, id: str) -> "Future[Forgotten]":
+        """Remove an example or a prediction from the journal, memory and all kept versions."""
         supervisor, _ = self._require_learning()
         return supervisor.command("forget", id=id, prediction=self._kept().forget(id))
 
     def save(self, note: str = "") -> "Future[Version]":
+        """Save a version now."""
         supervisor, _ = self._require_learning()
         return supervisor.command("save", asked=True, note=note)
 
     def rollback(self, number: int) -> "Future[Version]":
+        """Resume from an earlier version, which is saved under a new number."""
         supervisor, _ = self._require_learning()
         return supervisor.command("rollback", number=number)
 
     def list_versions(self) -> "Future[list[Version]]":
+        """Return the versions that are kept."""
         _, journal = self._require_learning()
         return journal.write(queries.versions)
 
     def counts(self) -> "Future[dict[str, int]]":
-        """Of the journal: accepted, withdrawn, labelled and right, since the beginning."""
+        """Return the journal's counts since the beginning: accepted, withdrawn, labelled and right."""
         _, journal = self._require_learning()
         names = ("accepted", "withdrawn", "labelled", "right")
         return journal.write(lambda db: {name: int(queries.value(db, name)) for name in names})
 
-    # Parts
+    # Helpers
 
     def _require_learning(self) -> tuple[Supervisor, Journal]:
+        """Return the supervisor and the journal; raise JournalError if nothing can be learned."""
         if self.supervisor is None or self.journal is None:
-            raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
+            raise JournalError(f"{self.failure} Predictions continue; nothing is learned.")
         if self.supervisor.over is not None:
-            raise JournalError(f"{self.supervisor.over} Predictions go on; nothing is learned.")
+            raise JournalError(f"{self.supervisor.over} Predictions continue; nothing is learned.")
         return self.supervisor, self.journal
 
     def _require_few(self, count: int) -> None:
+        """Raise InputError if these are too many examples for one request."""
         most = min(self.config.limits.examples, self.config.limits.queue)
         if count > most:
             raise InputError(f"{count:,} examples are too many for one request; the limit is {most:,}.")
 
     def _kept(self) -> Predictions:
-        """Predictions that may be labelled later."""
+        """Return the predictions that may be labelled later; raise JournalError if they could not be opened."""
         if self.predictions is None:
-            raise JournalError(f"{self.failure} Predictions go on; nothing is learned.")
+            raise JournalError(f"{self.failure} Predictions continue; nothing is learned.")
         return self.predictions
 
     def _admit(self, labels: Sequence[Hashable]) -> None:
-        """An InputError if these labels cannot be learned. In the journal's thread, as all that changes `_labels`."""
+        """Raise InputError if these labels cannot be learned. Runs in the journal's thread, where `_labels` changes."""
         new = set(labels) - self._labels
         fixed = self.config.classes
         if new and fixed is not None:
             label = next(iter(new))
-            shown = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
-            raise InputError(f"The label {label!r} is not one of {shown}.{nearest(label, fixed)}")
+            allowed = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
+            raise InputError(f"The label {label!r} is not one of {allowed}.{nearest(label, fixed)}")
         if len(self._labels) + len(new) > self.config.limits.classes:
             raise InputError(
                 f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
@@ -243,6 +253,7 @@ class Service:
     def _enqueue(
         self, supervisor: Supervisor, journal: Journal, accept: Operation[list[Accepted]], count: int
     ) -> "Future[list[Accepted]]":
+        """Write examples to the journal; raise FullError if the queue has no room for them."""
         if not supervisor.reserve(count, self.config.limits.queue):
             seconds = supervisor.waiting / max(supervisor.rate, 1)
             raise FullError(supervisor.waiting, max(1, min(60, round(seconds))))

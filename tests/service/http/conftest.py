@@ -1,4 +1,4 @@
-"""Servers for vectors and for images."""
+"""A server for vectors."""
 
 from collections.abc import Iterator
 

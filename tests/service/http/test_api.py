@@ -1,4 +1,4 @@
-"""The HTTP interface as clients meet it: who may do what, and what is answered."""
+"""The HTTP interface as clients see it: who may do what, and what the responses are."""
 
 import json
 import re
@@ -71,13 +71,13 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, di
 
 
 def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
-    """Each label has its corner, of four."""
+    """Return an example near the corner, one of four, that belongs to its label."""
     corner = sum(str(label).encode()) % 4
     return {"x": [float(place == corner) + at / 1000 for place in range(4)], "label": label, **more}
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Exit code and errors of a command that ends by itself."""
+    """Run a command that ends by itself, and return its exit code and errors."""
     before, sys.argv = sys.argv, ["evenkeel", *arguments]
     try:
         cli.main()
@@ -95,12 +95,12 @@ def status_of(served: Served, route: str, key: str | None) -> int:
     method, _, path = route.partition(" ")
     path = path.replace("{id}", "nothing").replace("{number}", "999")
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    content = b"[" if method == "POST" else None  # of no use to any route: whoever passes changes nothing
+    content = b"[" if method == "POST" else None  # invalid for every route, so that nothing is changed
     how = {**headers, "Content-Type": "application/json"}
     return served.client.request(method, path, content=content, headers=how).status_code
 
 
-def test_every_route_asks_for_the_scope_it_needs(keyed: tuple[Served, dict[str, str]]) -> None:
+def test_every_route_requires_the_scope_it_needs(keyed: tuple[Served, dict[str, str]]) -> None:
     served, keys = keyed
     paths = served.get("/openapi.json")["paths"]
     routes = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
@@ -109,9 +109,9 @@ def test_every_route_asks_for_the_scope_it_needs(keyed: tuple[Served, dict[str, 
     for route, need in NEEDS.items():
         free, open_to_all = need == "nothing", need in ("nothing", "any key")
         expected = {None: 200 if free else 401, "ek_wrong": 200 if free else 401}
-        found = {key: status_of(served, route, key) for key in (None, "ek_wrong")}
-        if {key: status if status == 401 else 200 for key, status in found.items()} != expected:
-            refused[route] = found
+        statuses = {key: status_of(served, route, key) for key in (None, "ek_wrong")}
+        if {key: status if status == 401 else 200 for key, status in statuses.items()} != expected:
+            refused[route] = statuses
         for scope, key in keys.items():
             status = status_of(served, route, key)
             may = open_to_all or scope in (need, "admin")
@@ -120,19 +120,19 @@ def test_every_route_asks_for_the_scope_it_needs(keyed: tuple[Served, dict[str, 
     assert not refused
 
 
-def test_a_key_is_told_in_one_way_only(keyed: tuple[Served, dict[str, str]]) -> None:
+def test_a_key_is_accepted_in_one_form_only(keyed: tuple[Served, dict[str, str]]) -> None:
     served, keys = keyed
     key = keys["predict"]
     for header in (key, f"Basic {key}", f"Bearer {key}x", f"Bearer {key[:-1]}", "Bearer", f"Bearer {key},"):
         answer = served.client.get("/v1/status", headers={"Authorization": header})
         assert answer.status_code == 401, header
         assert answer.headers["www-authenticate"] == "Bearer"
-        assert "key is needed" in answer.json()["error"]
+        assert "key is required" in answer.json()["error"]
     assert served.client.get("/v1/status", params={"key": key}).status_code == 401
     assert served.client.get("/v1/status", headers={"Authorization": f"bearer {key}"}).status_code == 200
 
 
-def test_a_key_works_from_when_it_is_made_until_it_is_removed(keyed: tuple[Served, dict[str, str]]) -> None:
+def test_a_key_works_from_when_it_is_added_until_it_is_removed(keyed: tuple[Served, dict[str, str]]) -> None:
     served, _ = keyed
     path = served.folder / "keys.json"
     for turn in range(3):
@@ -149,19 +149,19 @@ def test_keys_at_rest_are_hashes_in_a_file_for_the_owner_alone(keyed: tuple[Serv
     path = served.folder / "keys.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(json.loads(path.read_text())) == len(keys)
-    told = served.log.read_bytes() + b"".join(each.read_bytes() for each in served.folder.rglob("*") if each.is_file())
+    files = b"".join(each.read_bytes() for each in served.folder.rglob("*") if each.is_file())
     for secret in keys.values():
-        assert secret.encode() not in told
-        assert secret.removeprefix("ek_").encode() not in told
+        assert secret.encode() not in served.log.read_bytes() + files
+        assert secret.removeprefix("ek_").encode() not in served.log.read_bytes() + files
 
 
 def test_an_address_for_other_machines_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = [word for setting in VECTORS for word in ("--set", setting)]
     for host in ("0.0.0.0", "::"):
-        code, said = call(capsys, "serve", str(tmp_path / "model"), "--host", host, "--port", "0", *settings)
+        code, errors = call(capsys, "serve", str(tmp_path / "model"), "--host", host, "--port", "0", *settings)
         assert code == 1
-        assert "there are no keys: anyone could teach this model" in " ".join(said.split())
-        assert "Traceback" not in said
+        assert "there are no keys: anyone could teach this model" in " ".join(errors.split())
+        assert "Traceback" not in errors
     assert not (tmp_path / "model").exists()
 
 
@@ -169,19 +169,19 @@ def test_a_second_service_in_the_same_folder_is_refused_and_leaves_no_trace(
     vectors: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (vectors.folder / "service.toml").read_bytes()
-    code, said = call(capsys, "serve", str(vectors.folder), "--port", "0", "--set", "limits.queue=7")
+    code, errors = call(capsys, "serve", str(vectors.folder), "--port", "0", "--set", "limits.queue=7")
     assert code == 1
-    assert "is at work in" in " ".join(said.split())
-    assert "Traceback" not in said
+    assert "Another service or command is using" in " ".join(errors.split())
+    assert "Traceback" not in errors
     assert (vectors.folder / "service.toml").read_bytes() == before
     assert vectors.get("/readyz") == {"status": "ready"}
 
 
-# Teaching and asking
+# Teaching and predicting
 
 
 def counted(status: Any) -> dict[str, int]:
-    """The numbers of examples, after a look at whether they fit together."""
+    """Return the numbers of examples, after a check that they add up."""
     numbers: dict[str, int] = status["examples"]
     parts = ("learned", "waiting", "refused", "withdrawn")
     assert numbers["accepted"] == sum(numbers[part] for part in parts), numbers
@@ -191,7 +191,7 @@ def counted(status: Any) -> dict[str, int]:
     return numbers
 
 
-def test_one_example_is_taught_as_many_are(vectors: Served) -> None:
+def test_one_example_or_many_can_be_taught(vectors: Served) -> None:
     before = counted(vectors.settled())["learned"]
     one = vectors.post("/v1/learn", example(1, "a", id="alone"), 202)
     many = vectors.post("/v1/learn", {"examples": [example(2, "a", id="first"), example(3, "b")]}, 202)
@@ -202,7 +202,7 @@ def test_one_example_is_taught_as_many_are(vectors: Served) -> None:
     assert counted(vectors.settled())["learned"] == before + 3
 
 
-def test_what_is_sent_again_is_not_learned_twice(vectors: Served) -> None:
+def test_a_repeated_example_is_not_learned_twice(vectors: Served) -> None:
     before = counted(vectors.settled())
     thrice = {"examples": [example(7, "a", id="again")] * 3}
     answers = [vectors.post("/v1/learn", thrice) for _ in range(2)]
@@ -231,13 +231,13 @@ def test_a_known_id_with_other_content_is_a_conflict_and_nothing_is_accepted(
 
 def test_predictions_are_labelled_later_and_counted(vectors: Served) -> None:
     before = vectors.settled()
-    asked = {"examples": [{"x": example(at, "ab"[at % 2])["x"]} for at in range(4)]}
-    told = vectors.post("/v1/predict", asked)["predictions"]
-    right = {"id": told[0]["id"], "label": told[0]["label"]}
-    wrong = {"id": told[1]["id"], "label": "a" if told[1]["label"] == "b" else "b"}
+    samples = {"examples": [{"x": example(at, "ab"[at % 2])["x"]} for at in range(4)]}
+    predictions = vectors.post("/v1/predict", samples)["predictions"]
+    right = {"id": predictions[0]["id"], "label": predictions[0]["label"]}
+    wrong = {"id": predictions[1]["id"], "label": "a" if predictions[1]["label"] == "b" else "b"}
     first = vectors.post("/v1/label", {"labels": [right, wrong]}, 202)
     assert (first["accepted"], first["repeated"], first["ids"]) == (2, 0, [right["id"], wrong["id"]])
-    alone = vectors.post("/v1/label", {"id": told[2]["id"], "label": told[2]["label"]}, 202)
+    alone = vectors.post("/v1/label", {"id": predictions[2]["id"], "label": predictions[2]["label"]}, 202)
     assert alone["accepted"] == 1
     after = vectors.settled()
     assert counted(after)["learned"] == counted(before)["learned"] + 3
@@ -247,7 +247,7 @@ def test_predictions_are_labelled_later_and_counted(vectors: Served) -> None:
 
     again = vectors.post("/v1/label", right, 202)
     assert (again["accepted"], again["repeated"]) == (0, 1)
-    fresh = {"id": told[3]["id"], "label": "a"}
+    fresh = {"id": predictions[3]["id"], "label": "a"}
     assert "before" in vectors.post("/v1/label", {"labels": [fresh, right | {"label": "new"}]}, 409)["error"]
     assert "no prediction" in vectors.post("/v1/label", {"labels": [fresh, {"id": "no", "label": "a"}]}, 404)["error"]
     assert vectors.settled()["accuracy"] == after["accuracy"]
@@ -283,44 +283,45 @@ def forgotten(served: Served, id: str) -> tuple[int, Any]:
     return answer.status_code, answer.json()
 
 
-def test_a_learned_or_predicted_or_unknown_id_is_forgotten(vectors: Served) -> None:
+def test_learned_and_predicted_ids_are_forgotten_and_unknown_ones_refused(vectors: Served) -> None:
     vectors.post("/v1/learn", example(4, "rare", id="learned"))
     before = vectors.settled()
-    status, told = forgotten(vectors, "learned")
+    status, answer = forgotten(vectors, "learned")
     assert status == 200
-    assert (told["waiting"], told["prediction"]) == (False, False)
-    assert told["memory"] in (0, 1)  # the reservoir may have had no place for it
+    assert (answer["waiting"], answer["prediction"]) == (False, False)
+    assert answer["memory"] in (0, 1)  # the reservoir may not have stored it
     after = vectors.settled()
     assert after["memory"]["samples"] == before["memory"]["samples"] - 1
-    assert counted(after) == counted(before)  # it was learned, and stays so
+    assert counted(after) == counted(before)  # it still counts as learned
     assert forgotten(vectors, "learned")[0] == 404
 
-    (asked,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
+    (predicted,) = vectors.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
     expected = {"waiting": False, "memory": 0, "versions": 0, "prediction": True}
-    assert forgotten(vectors, asked["id"]) == (200, expected)
-    assert vectors.post("/v1/label", {"id": asked["id"], "label": "a"}, 404)["error"]
-    status, told = forgotten(vectors, "never-seen")
+    assert forgotten(vectors, predicted["id"]) == (200, expected)
+    assert vectors.post("/v1/label", {"id": predicted["id"], "label": "a"}, 404)["error"]
+    status, answer = forgotten(vectors, "never-seen")
     assert status == 404
-    assert "never-seen" in told["error"]
+    assert "never-seen" in answer["error"]
 
 
-def asked_about(served: Served) -> Any:
+def predicted_corners(served: Served) -> Any:
+    """Return the predictions for the four corners."""
     corners = [{"x": [float(place == corner) for place in range(4)]} for corner in range(4)]
     return served.post("/v1/predict", {"examples": corners, "top": 1000, "keep": False})
 
 
-def test_after_going_back_the_answers_are_those_of_before(vectors: Served) -> None:
+def test_after_a_rollback_the_predictions_are_those_of_before(vectors: Served) -> None:
     vectors.settled()
     saved = vectors.post("/v1/checkpoint", {"note": "good"}, 200)
     assert (saved["asked"], saved["note"]) == (True, "good")
-    before = asked_about(vectors)
+    before = predicted_corners(vectors)
     assert before["version"] == saved["number"]
     vectors.post("/v1/learn", {"examples": [example(at, "later") for at in range(40)]})
     vectors.settled()
-    assert "later" in str(asked_about(vectors))
+    assert "later" in str(predicted_corners(vectors))
     vectors.post("/v1/checkpoint")
     back = vectors.post(f"/v1/versions/{saved['number']}/rollback", None, 200)
-    after = asked_about(vectors)
+    after = predicted_corners(vectors)
     assert after["predictions"] == before["predictions"]
     assert after["version"] == back["number"] > saved["number"] + 1
     listed = vectors.get("/v1/versions")
@@ -331,7 +332,7 @@ def test_after_going_back_the_answers_are_those_of_before(vectors: Served) -> No
     assert vectors.settled()["version"] == back["number"] + 1
 
 
-def test_an_unknown_version_cannot_be_gone_back_to(vectors: Served) -> None:
+def test_a_rollback_to_an_unknown_version_is_refused(vectors: Served) -> None:
     before = vectors.get("/v1/versions")
     assert "no version 4711" in vectors.post("/v1/versions/4711/rollback", None, 404)["error"]
     assert vectors.post("/v1/versions/-1/rollback", None, 404)["error"]
@@ -339,11 +340,11 @@ def test_an_unknown_version_cannot_be_gone_back_to(vectors: Served) -> None:
     assert vectors.get("/v1/versions") == before
 
 
-# Watching
+# Monitoring
 
 
-def test_metrics_are_what_prometheus_reads(vectors: Served) -> None:
-    for label in ("early", "late"):  # two phases of classes: 500 examples of the second make the first old
+def test_metrics_can_be_parsed_and_equal_the_status(vectors: Served) -> None:
+    for label in ("early", "late"):  # two phases: 500 examples of the second class make the first an older one
         for start in range(0, 520, 260):
             many = [example(at, label) for at in range(start, start + 260)]
             vectors.post("/v1/learn", {"examples": many})
@@ -366,7 +367,7 @@ def test_metrics_are_what_prometheus_reads(vectors: Served) -> None:
     assert count >= 4
 
 
-def test_what_is_asked_for_makes_no_new_series(vectors: Served) -> None:
+def test_unknown_paths_and_ids_make_no_new_series(vectors: Served) -> None:
     for at in range(3):
         vectors.client.get(f"/no/such/page/{at}")
         vectors.client.delete(f"/v1/examples/none-{at}")
@@ -392,19 +393,19 @@ def value(family: Metric) -> float:
     return float(sample.value)
 
 
-def test_the_history_goes_on_with_what_is_learned(vectors: Served) -> None:
+def test_the_history_grows_with_what_is_learned(vectors: Served) -> None:
     vectors.post("/v1/learn", example(6, "a"))
     status, deadline = vectors.settled(), time.monotonic() + 30
     points = vectors.get("/v1/history")["points"]
     while points[-1]["learned"] < counted(status)["learned"] and time.monotonic() < deadline:
-        time.sleep(0.1)  # a point comes a few seconds after the one before
+        time.sleep(0.1)  # points are a few seconds apart
         points = vectors.get("/v1/history")["points"]
     assert [point["learned"] for point in points] == sorted(point["learned"] for point in points)
     assert points[-1]["learned"] == counted(status)["learned"]
     assert {"time", "accuracy", "answered", "recency_bias", "queue", "rate"} <= points[-1].keys()
 
 
-def test_what_waits_no_longer_is_in_the_answers(vectors: Served) -> None:
+def test_an_example_that_no_longer_waits_affects_predictions(vectors: Served) -> None:
     for turn in range(5):
         vectors.post("/v1/learn", example(turn, f"turn-{turn}"))
         vectors.settled()
@@ -417,7 +418,7 @@ def test_it_is_healthy_and_ready(vectors: Served) -> None:
     assert vectors.get("/readyz") == {"status": "ready"}
 
 
-def test_no_page_asks_another_host_for_anything(vectors: Served) -> None:
+def test_no_page_loads_anything_from_another_host(vectors: Served) -> None:
     for page in ("/", "/docs"):
         answer = vectors.client.get(page)
         assert answer.headers["content-type"].startswith("text/html")
@@ -444,8 +445,8 @@ def answered(served: Served, **how: Any) -> list[Any]:
     return [each["probabilities"] for each in answer.json()["predictions"]]
 
 
-def chances(answers: list[Any]) -> list[float]:
-    """Of two at once the last digit may be another than of one alone."""
+def probabilities(answers: list[Any]) -> list[float]:
+    """Return all probabilities, whose last digit may depend on how many samples are predicted at once."""
     return [each["probability"] for likely in answers for each in likely]
 
 
@@ -463,12 +464,12 @@ def test_an_image_gets_the_same_answer_however_it_is_sent(pictures: Served) -> N
         assert answered(pictures, json={"image": f"data:image/{kind};base64,{text(data)}"}) == by_text
         twice = answered(pictures, json={"examples": [{"image": text(data)}] * 2})
         assert answered(pictures, files=[("image", ("a", data)), ("image", ("b", data))]) == twice
-        assert chances(twice) == pytest.approx(chances(by_text * 2), abs=1e-6)
+        assert probabilities(twice) == pytest.approx(probabilities(by_text * 2), abs=1e-6)
     other = encoded(Image.new("L", (8, 8), 255))
     assert answered(pictures, json={"image": text(other)}) != by_text
 
 
-def test_gray_and_colour_and_transparent_images_of_any_size_are_taken(pictures: Served) -> None:
+def test_gray_colour_and_transparent_images_of_any_size_are_accepted(pictures: Served) -> None:
     gray, wide = noisy("L", 8, 8), noisy("RGB", 40, 24)
     expected = answered(pictures, json={"image": text(encoded(gray))})
     for mode in ("RGB", "RGBA", "LA"):
@@ -498,14 +499,14 @@ def test_files_are_taught_with_labels_and_ids(pictures: Served) -> None:
         many = pictures.client.post("/v1/learn", files=files, data=form)
         assert many.status_code == 202, many.text
         assert (many.json()["accepted"], many.json()["ids"]) == (accepted, form["id"])
-    as_text = {"image": text(light), "label": "light", "id": "file-b"}  # known by its pixels, however it comes
+    as_text = {"image": text(light), "label": "light", "id": "file-b"}  # recognized by its pixels, however it is sent
     assert pictures.post("/v1/learn", as_text, 202)["repeated"] == 1
     assert pictures.client.post("/v1/learn", files=files, data=form | {"label": ["light", "dark"]}).status_code == 409
     assert counted(pictures.settled())["learned"] == before + 3
 
 
 @pytest.mark.parametrize("form", [{}, {"label": ["a"]}, {"label": ["a"] * 3}, {"label": ["a"] * 2, "id": ["x"]}])
-def test_files_without_a_label_each_are_refused(pictures: Served, form: dict[str, list[str]]) -> None:
+def test_files_that_lack_labels_or_ids_are_refused(pictures: Served, form: dict[str, list[str]]) -> None:
     before = counted(pictures.settled())
     data = encoded(noisy("L", 8, 8))
     answer = pictures.client.post("/v1/learn", files=[("image", ("a", data)), ("image", ("b", data))], data=form)
@@ -514,7 +515,7 @@ def test_files_without_a_label_each_are_refused(pictures: Served, form: dict[str
     assert counted(pictures.settled()) == before
 
 
-def test_a_learned_image_is_known(pictures: Served) -> None:
+def test_a_learned_image_is_recognized(pictures: Served) -> None:
     for shade, label in ((15, "dark"), (235, "light")):
         data = encoded(Image.new("RGB", (16, 16), (shade,) * 3))
         (likely,) = answered(pictures, files={"image": data}, data={"top": "1"})
@@ -524,17 +525,17 @@ def test_a_learned_image_is_known(pictures: Served) -> None:
 def test_an_image_is_labelled_later(pictures: Served) -> None:
     before = counted(pictures.settled())["learned"]
     answer = pictures.client.post("/v1/predict", files={"image": encoded(noisy("RGB", 9, 9))})
-    (told,) = answer.json()["predictions"]
-    assert pictures.post("/v1/label", {"id": told["id"], "label": "dark"}, 202)["accepted"] == 1
+    (predicted,) = answer.json()["predictions"]
+    assert pictures.post("/v1/label", {"id": predicted["id"], "label": "dark"}, 202)["accepted"] == 1
     assert counted(pictures.settled())["learned"] == before + 1
 
 
-# A queue that is full
+# A full queue
 
 
-def test_a_full_queue_says_when_to_come_again_and_predictions_go_on(tmp_path: Path) -> None:
+def test_a_full_queue_says_when_to_retry_and_predictions_continue(tmp_path: Path) -> None:
     with Served(tmp_path / "model", FULL) as served:
-        assert "Nothing was learned" in served.post("/v1/predict", {"x": [1, 0, 0, 0]}, 409)["error"]
+        assert "Nothing has been learned" in served.post("/v1/predict", {"x": [1, 0, 0, 0]}, 409)["error"]
         assert "recency_bias" not in str(read_metrics(served))
         served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(8)]})
         served.settled()
@@ -545,8 +546,8 @@ def test_a_full_queue_says_when_to_come_again_and_predictions_go_on(tmp_path: Pa
         assert full.status_code == 429
         assert 1 <= int(full.headers["retry-after"]) <= 60
         assert "7 examples are waiting" in full.json()["error"]
-        (told,) = served.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
-        served.post("/v1/label", {"labels": [{"id": told["id"], "label": "a"}] * 2}, 429)
+        (predicted,) = served.post("/v1/predict", {"x": [1, 0, 0, 0]})["predictions"]
+        served.post("/v1/label", {"labels": [{"id": predicted["id"], "label": "a"}] * 2}, 429)
         numbers = counted(served.get("/v1/status"))
         assert (numbers["accepted"], numbers["waiting"]) == (15, 7)
 
@@ -555,7 +556,7 @@ def test_a_full_queue_says_when_to_come_again_and_predictions_go_on(tmp_path: Pa
         assert forgotten(served, "rest-3")[0] == 404
         numbers = counted(served.get("/v1/status"))
         assert (numbers["waiting"], numbers["withdrawn"], numbers["learned"]) == (6, 1, 8)
-        # What was refused may come now; with it the batch is full, and learned.
+        # What was refused is accepted now; it fills the batch, which is then learned.
         assert served.post("/v1/learn", more, 202)["accepted"] == 2
         numbers = counted(served.settled())
         assert (numbers["accepted"], numbers["learned"], numbers["withdrawn"]) == (17, 16, 1)

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, before real services."""
+"""The dashboard in a real browser, with real services."""
 
 import base64
 import re
@@ -32,43 +32,44 @@ def browser() -> Iterator["Browser"]:
     sync.expect.set_options(timeout=PATIENCE)
     with sync.sync_playwright() as play:
         args = ["--no-sandbox", "--no-first-run", *(f"--disable-{what}" for what in quiet)]
-        found = play.chromium.launch(executable_path=CHROMIUM, args=args)
-        yield found
-        found.close()
+        launched = play.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield launched
+        launched.close()
 
 
 class Visit:
-    """The page of a service, and all that went wrong or was asked for while it was open."""
+    """The page of a service, with the errors and requests that occurred while it was open."""
 
     def __init__(self, browser: "Browser", served: Served, width: int = 1280, scheme: Any = "light") -> None:
         viewport: Any = {"width": width, "height": 900}
         self.page: Page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
         self.page.set_default_timeout(PATIENCE)
-        self.faults: list[str] = []
+        self.errors: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", lambda said: self.faults.append(said.text) if said.type != "log" else None)
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type != "log" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("dialog", self._refuse)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.url = served.url
         self.page.goto(served.url)
 
     def _refuse(self, dialog: "Dialog") -> None:
-        self.faults.append(dialog.message)
+        self.errors.append(dialog.message)
         dialog.dismiss()
 
     def reads(self, selector: str, text: str | re.Pattern[str] | list[str]) -> None:
-        """It does, sooner or later."""
+        """Wait until an element has this text."""
         sync.expect(self.page.locator(selector)).to_have_text(text)
 
-    def asks(self, vector: str) -> None:
+    def predicts(self, vector: str) -> None:
+        """Enter a vector and have it predicted."""
         self.page.fill("#vector", vector)
         self.page.click("#vector-form button")
 
     def end(self, *refusals: int) -> None:
-        """Nothing went wrong but that the server answered so, and no other host was asked for anything."""
-        told = [f"Failed to load resource: the server responded with a status of {code}" for code in refusals]
-        assert [fault for fault in self.faults if not fault.startswith(tuple(told))] == []
+        """Check that there were no errors but these statuses, and no requests to other hosts; close the page."""
+        expected = [f"Failed to load resource: the server responded with a status of {code}" for code in refusals]
+        assert [error for error in self.errors if not error.startswith(tuple(expected))] == []
         own = (f"{self.url}/", f"blob:{self.url}/", "data:image/svg+xml,")
         assert [url for url in self.requests if not url.startswith(own)] == []
         assert self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -76,7 +77,7 @@ class Visit:
 
 
 def _teach(served: Served, *labels: str | int) -> Any:
-    """One example of each, apart from one another."""
+    """Teach one example of each label, far from one another, and return the status."""
     examples = [{"x": [5 * place, -place, place % 3, 1], "label": label} for place, label in enumerate(labels)]
     served.post("/v1/learn", {"examples": examples})
     return served.settled()
@@ -101,14 +102,14 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_from_nothing(browser: "Browser", tmp_path: Path) -> None:
-    """Nothing is learned yet; it is taught by hand, with a label that tries to run, and the numbers appear."""
+    """Nothing is learned yet; a label that tries to run as a script is taught by hand, and the numbers appear."""
     with Served(tmp_path / "model") as served:
         visit = Visit(browser, served)
         visit.reads("#state", re.compile("idle"))
         visit.reads("#beginning h2", "Nothing has been learned yet")
         sync.expect(visit.page.locator("#so-far")).to_be_hidden()
-        visit.asks("1, 2, 3, 4")
-        visit.reads("#try-fault", re.compile("learned"))
+        visit.predicts("1, 2, 3, 4")
+        visit.reads("#try-error", re.compile("learned"))
         visit.page.fill("#label", EVIL)
         visit.page.click("#teach button")
         visit.reads("#taught", re.compile(re.escape(EVIL)))
@@ -129,26 +130,26 @@ def test_correction(browser: "Browser", pets: Served) -> None:
     visit.reads("#class-rows th", ["cat", "dog"])
     visit.reads("#class-rows .stream .count", [str(each["learned"]) for each in status["classes"]])
     visit.reads("#class-rows .memory .count", [str(each["memory"]) for each in status["classes"]])
-    visit.asks("[5, -1, 1, 1]")
+    visit.predicts("[5, -1, 1, 1]")
     verdict = visit.page.locator("#answer .verdict").inner_text()
     sync.expect(visit.page.locator("#answer li")).to_have_count(2)
     other = {"cat": "dog", "dog": "cat"}[verdict]
     visit.page.get_by_role("button", name=f"No, {other}").click()
     visit.reads("#taught", re.compile(f"Taught: {other}"))
-    visit.reads("#answered-of", "0 of 1 in all")
+    visit.reads("#answered-of", "0 of 1 in total")
     visit.page.click("#again")
     visit.page.get_by_role("button", name=re.compile("^Yes, ")).click()
-    visit.reads("#answered-of", "1 of 2 in all")
+    visit.reads("#answered-of", "1 of 2 in total")
     assert pets.settled()["accuracy"]["answered"]["labelled"] == 2
-    visit.asks("1, two, 3, 4")
-    visit.reads("#try-fault", "“two” is not a number.")
-    visit.asks("1 2 3")
-    visit.reads("#try-fault", re.compile("4"))  # the server's own sentence
+    visit.predicts("1, two, 3, 4")
+    visit.reads("#try-error", "“two” is not a number.")
+    visit.predicts("1 2 3")
+    visit.reads("#try-error", re.compile("4"))  # the server's own message
     visit.end(422)
 
 
 def test_charts(browser: "Browser", pets: Served) -> None:
-    """What was learned is drawn, and told for the point that is pointed at or reached with the keys."""
+    """The history is drawn, and values are shown for the point under the pointer or chosen with the keyboard."""
     visit = Visit(browser, pets)
     chart = visit.page.locator("#accuracy-chart svg")
     visit.reads("#accuracy-chart .when", re.compile(r"^latest, \d+ learned"))
@@ -164,14 +165,14 @@ def test_charts(browser: "Browser", pets: Served) -> None:
 
 
 def test_hidden_tab(browser: "Browser", pets: Served) -> None:
-    """It asks nothing while nobody looks."""
+    """A hidden page sends no requests."""
     look = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); "
     look += "document.dispatchEvent(new Event('visibilitychange')); }"
     visit = Visit(browser, pets)
     learned = pets.settled()["examples"]["learned"]
     visit.reads("#learned", str(learned))
     visit.page.evaluate(look, True)
-    visit.page.wait_for_timeout(500)  # for what was under way
+    visit.page.wait_for_timeout(500)  # for requests under way
     before = len(visit.requests)
     visit.page.wait_for_timeout(5_500)
     assert len(visit.requests) == before
@@ -182,7 +183,7 @@ def test_hidden_tab(browser: "Browser", pets: Served) -> None:
 
 
 def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
-    """Without a journal it answers from the last checkpoint, cannot learn, and knows less of itself."""
+    """Without a journal, the service predicts from the last checkpoint, cannot learn, and reports less."""
     broken = ModelFolder(
         shutil.copytree(pets.folder, tmp_path / "broken", ignore=shutil.ignore_patterns("journal.sqlite*"))
     )
@@ -191,15 +192,15 @@ def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
         visit = Visit(browser, served)
         visit.reads("#state", re.compile("^stopped"))
         sync.expect(visit.page.locator("#trouble")).to_be_visible()
-        visit.asks("1 2 3 4")
+        visit.predicts("1 2 3 4")
         visit.reads("#answer .verdict", re.compile("cat|dog"))
         visit.page.locator("#choices button").first.click()
-        visit.reads("#try-fault", re.compile("nothing is learned"))
+        visit.reads("#try-error", re.compile("nothing is learned"))
         visit.end(503)
 
 
 def test_integers(browser: "Browser", tmp_path: Path) -> None:
-    """Known labels keep their type, and a new one becomes a number like them; 200 of them fit on a telephone."""
+    """Known labels keep their type, and a new one becomes a number like them; 200 of them fit on a phone."""
     with Served(tmp_path / "model") as served:
         _teach(served, *range(200))
         visit = Visit(browser, served, 380, "dark")
@@ -208,7 +209,7 @@ def test_integers(browser: "Browser", tmp_path: Path) -> None:
         visit.page.locator("#overview svg").hover()
         visit.reads("#pointed", re.compile(r"^\d+: 1 in the stream, \d in memory$"))
         for typed in ("7", "1234"):
-            visit.asks("1 2 3 4")
+            visit.predicts("1 2 3 4")
             visit.page.fill("#label", typed)
             visit.page.locator("#label").press("Enter")
             visit.reads("#taught", re.compile(f"Taught: {typed}"))
@@ -239,25 +240,25 @@ def test_image(browser: "Browser", tmp_path: Path) -> None:
 
 
 def test_key(browser: "Browser", tmp_path: Path) -> None:
-    """It asks for a key, says when a key is wrong, works with a right one, and says when nobody answers any more."""
+    """The page asks for a key, rejects a wrong one, works with a valid one, and reports when the server is gone."""
     with Served(tmp_path / "model") as served:
         _teach(served, "cat", "dog")
         key = add_key(ModelFolder(served.folder).keys, "anna", ["predict"])
         visit = Visit(browser, served)
-        visit.reads("#key-form h2", "This service asks for a key")
+        visit.reads("#key-form h2", "This service requires a key")
         sync.expect(visit.page.locator("#main")).to_be_hidden()
         for given in ("wrong", key):
             visit.page.fill("#key", given)
             visit.page.locator("#key").press("Enter")
             if given == "wrong":
-                visit.reads("#key-fault", "The service does not know this key.")
+                visit.reads("#key-error", "The service does not know this key.")
         visit.reads("#learned", "2")
         sync.expect(visit.page.locator("#key-form")).to_be_hidden()
-        visit.asks("1 2 3 4")
+        visit.predicts("1 2 3 4")
         visit.reads("#answer .verdict", re.compile("cat|dog"))
         visit.page.locator("#choices button").first.click()
-        visit.reads("#try-fault", re.compile("scope"))  # this key may ask, not teach
+        visit.reads("#try-error", re.compile("scope"))  # this key may predict, not teach
         served.kill()
         visit.reads("#trouble", re.compile(r"^The server cannot be reached\. The numbers below are from"))
-        visit.faults = [fault for fault in visit.faults if "ERR_CONNECTION" not in fault]
+        visit.errors = [error for error in visit.errors if "ERR_CONNECTION" not in error]
         visit.end(401, 403)

@@ -18,11 +18,11 @@ from tests.helpers.hostile import (
     X,
     accepted,
     as_documented,
+    check_works,
     mutated,
     peak,
     refused,
     survived,
-    well,
 )
 from tests.helpers.serving import Served, text
 
@@ -34,7 +34,7 @@ JSON = {"Content-Type": "application/json"}
 ONE = b'{"x": [1, 0, 0, 0], "label": "a"}'
 BAD = {
     "nothing": b"",
-    "no JSON": b"hello",
+    "not JSON": b"hello",
     "half of it": ONE[:-5],
     "more after it": ONE + b"{}",
     "a number": b"5",
@@ -86,13 +86,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_body_is_refused_and_nothing_of_it_accepted(vectors: Served, kind: str) -> None:
+def test_a_bad_body_is_refused_and_nothing_in_it_accepted(vectors: Served, kind: str) -> None:
     before = accepted(vectors)
     assert "\n" not in refused(vectors.client.post("/v1/learn", content=BAD[kind], headers=JSON), 422)
     assert accepted(vectors) == before
 
 
-def test_strange_labels_that_are_allowed_come_back_as_they_were(vectors: Served) -> None:
+def test_unusual_labels_that_are_allowed_come_back_unchanged(vectors: Served) -> None:
     strange = [
         "a\0",
         "\0",
@@ -118,7 +118,7 @@ def test_the_last_of_two_equal_fields_counts(vectors: Served) -> None:
     assert again["repeated"] == 1
 
 
-def test_numbers_near_the_end_of_the_range_do_not_stop_the_learning(vectors: Served) -> None:
+def test_numbers_near_the_end_of_the_range_do_not_stop_learning(vectors: Served) -> None:
     for size in (3.4e38, 1e19):
         corners = [{"x": [size * sign for sign in signs]} for signs in product((1, -1), repeat=4)]
         for corner in corners:
@@ -127,17 +127,17 @@ def test_numbers_near_the_end_of_the_range_do_not_stop_the_learning(vectors: Ser
         answer = vectors.client.post("/v1/learn", json={"examples": [corner | {"label": "a"} for corner in corners]})
         assert answer.status_code == 202 or refused(answer, 422)
         for _ in range(3):
-            well(vectors)
+            check_works(vectors)
 
 
 @pytest.mark.parametrize("top", ["0", "-1", "1.5", "true", '"5"', "null", "1e3", "[5]"])
-def test_a_top_that_is_no_number_of_labels_is_refused(vectors: Served, top: str) -> None:
+def test_a_top_that_is_not_a_positive_integer_is_refused(vectors: Served, top: str) -> None:
     body = b'{"x": [1, 0, 0, 0], "top": ' + top.encode() + b"}"
     refused(vectors.client.post("/v1/predict", content=body, headers=JSON), 422)
 
 
 @pytest.mark.parametrize("top", ["1000000000", "9" * 30, "9" * 400])
-def test_a_huge_top_tells_of_all_labels(vectors: Served, top: str) -> None:
+def test_a_huge_top_reports_all_labels(vectors: Served, top: str) -> None:
     body = b'{"x": [1, 0, 0, 0], "top": ' + top.encode() + b"}"
     answer = vectors.client.post("/v1/predict", content=body, headers=JSON)
     assert answer.status_code == 200
@@ -148,7 +148,7 @@ def test_more_labels_than_there_may_be_are_refused(vectors: Served) -> None:
     before = accepted(vectors)
     for start in range(0, 250, EXAMPLES):
         new = [{"x": X, "label": f"new-{start + at}"} for at in range(EXAMPLES)]
-        # With one that is known by another content, so that none of these labels comes to be.
+        # With an id that is known with other content, so that none of these labels is added.
         new[-1] = {"x": X, "label": "b", "id": "doubled"}
         refused(vectors.client.post("/v1/learn", json={"examples": new}), 409)
     assert accepted(vectors) == before
@@ -166,7 +166,7 @@ def test_more_labels_than_there_may_be_are_refused(vectors: Served) -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "", "image/png"]
 )
 @pytest.mark.parametrize("path", ["/v1/learn", "/v1/predict", "/v1/label"])
-def test_another_type_of_content_is_refused(vectors: Served, path: str, kind: str) -> None:
+def test_another_content_type_is_refused(vectors: Served, path: str, kind: str) -> None:
     answer = vectors.client.post(path, content=ONE, headers={"Content-Type": kind} if kind else {})
     assert "application/json" in refused(answer, 415)
 
@@ -186,12 +186,12 @@ def test_a_body_that_is_too_large_is_refused(vectors: Served, path: str) -> None
 
 
 class Line:
-    """A connection on which anything may be said."""
+    """A connection on which any bytes may be sent."""
 
-    def __init__(self, served: Served, said: bytes = b"") -> None:
+    def __init__(self, served: Served, data: bytes = b"") -> None:
         address = httpx.URL(served.url)
         self.socket = socket.create_connection((address.host, address.port or 80), timeout=60)
-        self.socket.sendall(said)
+        self.socket.sendall(data)
 
     def __enter__(self) -> "Line":
         return self
@@ -199,8 +199,8 @@ class Line:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def heard(self) -> bytes:
-        """All until the other side closes."""
+    def received(self) -> bytes:
+        """Return everything that is received until the other side closes."""
         parts = []
         try:
             while part := self.socket.recv(65536):
@@ -210,7 +210,7 @@ class Line:
         return b"".join(parts)
 
     def pour(self, piece: bytes, most: int) -> int:
-        """Bytes that were taken until the other side had enough."""
+        """Send a piece again and again; return how many bytes were sent until the other side closed."""
         poured = 0
         try:
             while poured < most:
@@ -225,7 +225,7 @@ HEAD = b"POST /v1/learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
-def test_who_is_too_slow_is_cut_off_while_others_are_served(vectors: Served) -> None:
+def test_slow_clients_are_cut_off_while_others_are_served(vectors: Served) -> None:
     before, begun = accepted(vectors), time.monotonic()
     with (
         Line(vectors) as silent,
@@ -240,19 +240,19 @@ def test_who_is_too_slow_is_cut_off_while_others_are_served(vectors: Served) -> 
             assert vectors.get("/healthz") == {"status": "ok"}
             dripping.socket.sendall(b" ")
             time.sleep(0.5)
-        assert silent.heard() == b""
-        assert half_headers.heard() == b""
-        assert second_headers.heard().count(b"HTTP/1.1 ") == 1
+        assert silent.received() == b""
+        assert half_headers.received() == b""
+        assert second_headers.received().count(b"HTTP/1.1 ") == 1
         for line in (half_body, half_chunks, half_note, dripping):
-            answer = line.heard()
+            answer = line.received()
             assert answer.startswith(b"HTTP/1.1 408 "), answer
-            assert b"was not whole after 3 s" in answer
+            assert b"was not complete after 3 s" in answer
     assert SECONDS - 1 < time.monotonic() - begun < 10 * SECONDS
     assert accepted(vectors) == before
 
 
 @pytest.mark.parametrize(
-    ("said", "piece"),
+    ("data", "piece"),
     [
         (GET, b"X-More: " + b"a" * 4000 + b"\r\n"),
         (GET + b"X-Long: ", b"a" * 4000),
@@ -261,14 +261,14 @@ def test_who_is_too_slow_is_cut_off_while_others_are_served(vectors: Served) -> 
     ],
     ids=["headers", "one header", "path", "headers of a second request"],
 )
-def test_endless_headers_are_cut_off(vectors: Served, said: bytes, piece: bytes) -> None:
+def test_endless_headers_are_cut_off(vectors: Served, data: bytes, piece: bytes) -> None:
     before = peak(vectors)
-    with Line(vectors, said) as line:
+    with Line(vectors, data) as line:
         assert line.pour(piece, 60_000_000) < 60_000_000
     assert peak(vectors) - before < 30_000_000
 
 
-def test_what_follows_a_body_of_chunks_is_not_kept(vectors: Served) -> None:
+def test_trailers_of_a_chunked_body_are_not_kept(vectors: Served) -> None:
     before = peak(vectors)
     with Line(vectors, HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n") as line:
         line.pour(b"X-More: " + b"a" * 4000 + b"\r\n", 80_000_000)
@@ -285,18 +285,18 @@ def test_a_body_of_many_fields_costs_little(vectors: Served) -> None:
     assert peak(vectors) - before < 120_000_000
 
 
-def test_a_client_that_goes_away_is_no_error_of_ours(vectors: Served) -> None:
-    before, said = accepted(vectors), len(vectors.log.read_bytes())
+def test_a_client_that_disconnects_causes_no_error(vectors: Served) -> None:
+    before, logged = accepted(vectors), len(vectors.log.read_bytes())
     for path in (b"learn", b"predict", b"label", b"checkpoint"):
         with Line(vectors, HEAD.replace(b"learn", path) + b"Content-Length: 33\r\n\r\n" + ONE[:20]):
             time.sleep(0.05)
     time.sleep(0.3)
-    assert vectors.log.read_bytes()[said:] == b""
+    assert vectors.log.read_bytes()[logged:] == b""
     assert accepted(vectors) == before
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
@@ -308,9 +308,9 @@ def test_a_client_that_goes_away_is_no_error_of_ours(vectors: Served) -> None:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_a_bad_request(vectors: Served, said: bytes) -> None:
-    with Line(vectors, said) as line:
-        assert line.heard().startswith(b"HTTP/1.1 400 ")
+def test_what_is_not_http_is_a_bad_request(vectors: Served, data: bytes) -> None:
+    with Line(vectors, data) as line:
+        assert line.received().startswith(b"HTTP/1.1 400 ")
 
 
 # Foreign pages and paths
@@ -352,14 +352,14 @@ def test_a_page_of_another_site_is_refused(vectors: Served) -> None:
     assert own.status_code == 200
 
 
-def test_no_page_is_told_that_it_may_ask(vectors: Served) -> None:
+def test_no_page_is_allowed_by_a_preflight_request(vectors: Served) -> None:
     for origin in ("http://evil.example", vectors.url):
-        ask = {
+        preflight = {
             "Origin": origin,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "content-type",
         }
-        answer = vectors.client.options("/v1/learn", headers=ask)
+        answer = vectors.client.options("/v1/learn", headers=preflight)
         assert answer.status_code in (403, 405)
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -388,7 +388,7 @@ def test_no_page_is_told_that_it_may_ask(vectors: Served) -> None:
 )
 def test_no_path_leads_to_a_file(vectors: Served, path: str) -> None:
     with Line(vectors, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()) as line:
-        answer = line.heard()  # as it is: a client would tidy the path
+        answer = line.received()  # sent as it is: a client would normalize the path
     assert answer.startswith(b"HTTP/1.1 404 "), answer
     assert "error" in json.loads(answer.partition(b"\r\n\r\n")[2])
 
@@ -396,28 +396,28 @@ def test_no_path_leads_to_a_file(vectors: Served, path: str) -> None:
 @pytest.mark.parametrize(
     "id", ["..%2f..%2fservice.toml", "%2e%2e", "a%00b", "%ff%fe", "%ed%a0%80", "x" * 5000, "%0a", "'%20OR%201=1"]
 )
-def test_a_strange_id_holds_nothing(vectors: Served, id: str) -> None:
+def test_nothing_is_stored_under_a_malformed_id(vectors: Served, id: str) -> None:
     files = sorted(path.name for path in vectors.folder.iterdir())
     with Line(
         vectors, f"DELETE /v1/examples/{id} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
     ) as line:
-        assert line.heard().startswith(b"HTTP/1.1 404 ")
+        assert line.received().startswith(b"HTTP/1.1 404 ")
     assert sorted(path.name for path in vectors.folder.iterdir()) == files
 
 
 def test_damaged_bodies_never_break_it(vectors: Served) -> None:
-    chance, seen = random.Random(0), set[int]()
+    rng, seen = random.Random(0), set[int]()
     learn = json.dumps(
         {"examples": [{"x": [0.5, 1e-3, -2, 7], "label": "a", "id": "one"}, {"x": X, "label": 3}]}
     ).encode()
-    ask = json.dumps({"examples": [{"x": X}], "top": 3, "keep": True}).encode()
+    predict = json.dumps({"examples": [{"x": X}], "top": 3, "keep": True}).encode()
     for _ in range(400):
-        path, body = chance.choice([("/v1/learn", learn), ("/v1/predict", ask), ("/v1/checkpoint", b'{"note": "x"}')])
-        seen.add(survived(vectors.client.post(path, content=mutated(body, chance), headers=JSON)))
+        path, body = rng.choice([("/v1/learn", learn), ("/v1/predict", predict), ("/v1/checkpoint", b'{"note": "x"}')])
+        seen.add(survived(vectors.client.post(path, content=mutated(body, rng), headers=JSON)))
     assert {200, 202, 422} <= seen
-    well(vectors)
+    check_works(vectors)
 
 
-def test_a_vector_service_does_as_its_document_says(vectors: Served) -> None:
+def test_a_vector_service_conforms_to_its_openapi_document(vectors: Served) -> None:
     assert len(as_documented(vectors, 10)) == 12
-    well(vectors)
+    check_works(vectors)

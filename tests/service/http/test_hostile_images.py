@@ -17,13 +17,13 @@ from tests.helpers.hostile import (
     X,
     accepted,
     as_documented,
+    check_works,
     form,
     mutated,
     peak,
     png,
     refused,
     survived,
-    well,
 )
 from tests.helpers.serving import Served, encoded, text
 
@@ -42,7 +42,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 JPEG = encoded(Image.radial_gradient("L").resize((20, 20)).convert("RGB"), "JPEG")
 
 
-def test_vectors_and_images_do_not_take_each_other(vectors: Served, pictures: Served) -> None:
+def test_vector_and_image_services_refuse_the_other_kind(vectors: Served, pictures: Served) -> None:
     refused(pictures.client.post("/v1/learn", json={"x": X, "label": "a"}), 422)
     refused(pictures.client.post("/v1/predict", json={"x": X}), 422)
     refused(vectors.client.post("/v1/predict", json={"image": text(PNG)}), 422)
@@ -59,7 +59,7 @@ BROKEN = {
     "half a JPEG": JPEG[: len(JPEG) // 2],
     "no pixels": png(0, 0, b""),
     "pixels that are missing": png(20, 20, zlib.compress(b"")),
-    "pixels that are no pixels": png(20, 20, b"hello"),
+    "pixels that are not pixels": png(20, 20, b"hello"),
     "TIFF": encoded(Image.new("L", (9, 9)), "TIFF"),
     "PPM": encoded(Image.new("L", (9, 9)), "PPM"),
     "ICO": encoded(Image.new("L", (16, 16)), "ICO"),
@@ -73,8 +73,8 @@ BROKEN = {
 def test_what_is_not_an_image_is_refused(pictures: Served, kind: str) -> None:
     before, data = accepted(pictures), BROKEN[kind]
     files = [("image", ("good.png", PNG)), ("image", ("bad.png", data))]
-    told = refused(pictures.client.post("/v1/learn", files=files, data={"label": ["a", "a"]}), 422)
-    assert "Image 1" in told
+    message = refused(pictures.client.post("/v1/learn", files=files, data={"label": ["a", "a"]}), 422)
+    assert "Image 1" in message
     assert "image" in refused(pictures.client.post("/v1/predict", json={"image": text(data)}), 422).lower()
     assert accepted(pictures) == before
 
@@ -150,27 +150,27 @@ def test_a_form_with_a_bad_top_is_refused(pictures: Served, top: str) -> None:
 
 
 def test_damaged_images_never_break_it(pictures: Served) -> None:
-    chance, seen = random.Random(0), set[int]()
+    rng, seen = random.Random(0), set[int]()
     whole = [PNG, JPEG, *(encoded(Image.open(io.BytesIO(PNG)), format) for format in ("GIF", "BMP", "WEBP"))]
     for _ in range(300):
-        data = mutated(chance.choice(whole), chance)
-        if chance.random() < 0.5:
+        data = mutated(rng.choice(whole), rng)
+        if rng.random() < 0.5:
             seen.add(survived(pictures.client.post("/v1/learn", json={"image": text(data), "label": "a"})))
         else:
             seen.add(survived(pictures.client.post("/v1/predict", files={"image": data})))
     assert {200, 202, 422} <= seen
-    well(pictures)
+    check_works(pictures)
 
 
 def test_damaged_forms_never_break_it(pictures: Served) -> None:
-    chance, seen = random.Random(0), set[int]()
+    rng, seen = random.Random(0), set[int]()
     sent = form(PART, ('name="label"', b"a"), ('name="id"', b"one"))
     for _ in range(200):
-        seen.add(survived(pictures.client.post("/v1/learn", **sent | {"content": mutated(sent["content"], chance)})))
+        seen.add(survived(pictures.client.post("/v1/learn", **sent | {"content": mutated(sent["content"], rng)})))
     assert {202, 400, 422} <= seen
-    well(pictures)
+    check_works(pictures)
 
 
-def test_an_image_service_does_as_its_document_says(pictures: Served) -> None:
+def test_an_image_service_conforms_to_its_openapi_document(pictures: Served) -> None:
     assert len(as_documented(pictures, 10)) == 12
-    well(pictures)
+    check_works(pictures)

@@ -1,4 +1,4 @@
-"""What is counted."""
+"""The counters of a service, and the recency bias."""
 
 import pytest
 import torch
@@ -8,10 +8,8 @@ from evenkeel.service.store import versions
 from evenkeel.service.store.counters import POINTS, Counters, memory_recency_bias
 from tests.helpers.services import Open, examples, report, teach
 
-# What is counted
 
-
-def test_recency_bias_is_its_formula() -> None:
+def test_recency_bias_follows_its_formula() -> None:
     from evenkeel.learning.methods import ER
     from evenkeel.learning.zoo import mlp
 
@@ -22,13 +20,13 @@ def test_recency_bias_is_its_formula() -> None:
     for newest in ([2], [1, 2], [0]):
         rows = [(x, int(y)) for x, y in zip(learner.memory.column("x"), learner.memory.column("y"), strict=True)]
         older = [x for x, y in rows if y not in newest]
-        taken = sum(int(learner.predict(x[None])[0]) in newest for x in older)
-        assert memory_recency_bias(learner, newest) == pytest.approx(100 * taken / len(older))
+        mistaken = sum(int(learner.predict(x[None])[0]) in newest for x in older)
+        assert memory_recency_bias(learner, newest) == pytest.approx(100 * mistaken / len(older))
     assert memory_recency_bias(learner, [0, 1, 2]) is None
     assert memory_recency_bias(learner, []) is None
 
 
-def test_the_tally_is_the_same_after_a_stop(opened: Open) -> None:
+def test_the_counters_are_the_same_after_a_stop(opened: Open) -> None:
     service = opened()
     teach(service, examples(100, labels=[1, "1", 2]))
     before = versions.load(service.model_folder, service.model_folder.versions()[-1])[1].state()

@@ -36,25 +36,25 @@ def numbered(start: int, count: int) -> list[Example]:
 def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, waiting: int, partial: bool) -> None:
     size, most = 4, 3
     queries.accept(journal, numbered(0, waiting))
-    journal.execute("DELETE FROM examples WHERE id = 'e1'")  # somebody withdrew it
+    journal.execute("DELETE FROM examples WHERE id = 'e1'")  # as if it had been withdrawn
     left = [f"e{place}" for place in range(waiting) if place != 1]
     full = min(len(left) // size, most)
-    wanted = [left[size * place : size * (place + 1)] for place in range(full)]
+    expected = [left[size * place : size * (place + 1)] for place in range(full)]
     if not full and partial and left:
-        wanted = [left]
+        expected = [left]
     cut, rest = queries.assign(journal, size, most, partial=partial)
-    found = queries.batches(journal, after=0)
-    assert [[example.id for example in batch.examples] for batch in found] == wanted
-    assert [batch.number for batch in found] == list(range(1, cut + 1))
-    assert rest == min(len(left), size * most + 1) - sum(map(len, wanted))
+    batches = queries.batches(journal, after=0)
+    assert [[example.id for example in batch.examples] for batch in batches] == expected
+    assert [batch.number for batch in batches] == list(range(1, cut + 1))
+    assert rest == min(len(left), size * most + 1) - sum(map(len, expected))
     sent = {example.id: example for example in numbered(0, waiting)}
-    assert all(example == sent[example.id] for batch in found for example in batch.examples)
+    assert all(example == sent[example.id] for batch in batches for example in batch.examples)
 
 
-def test_cutting_goes_on_where_it_was(journal: sqlite3.Connection) -> None:
+def test_cutting_resumes_where_it_left_off(journal: sqlite3.Connection) -> None:
     queries.accept(journal, numbered(0, 10))
     assert queries.assign(journal, 4, 1, partial=False) == (1, 1)
-    queries.accept(journal, numbered(10, 200))  # by several statements
+    queries.accept(journal, numbered(10, 200))  # with several statements
     assert queries.assign(journal, 4, 60, partial=True) == (51, 2)
     assert queries.assign(journal, 4, 60, partial=True) == (1, 0)
     assert queries.assign(journal, 4, 60, partial=True) == (0, 0)
@@ -72,7 +72,9 @@ def test_a_reader_cannot_write(journal: sqlite3.Connection, tmp_path: Path) -> N
             queries.assign(reader, 4, 1, partial=True)
 
 
-def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_cannot_be_read_is_reported_and_tried_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("evenkeel.service.worker.worker.PAUSE", 0.05)
     service, read, failures = opened(), queries.batches, list[str | None]()
 
@@ -89,25 +91,26 @@ def test_a_journal_that_cannot_be_read_is_told_and_tried_again(opened: Open, mon
     assert adds_up(service)
 
 
-def test_a_start_leaves_no_piece_of_what_was_deleted(tmp_path: Path) -> None:
-    """Small rows are moved between pages when others go; SQLite does not overwrite what they leave behind."""
-    path, chance, sent = tmp_path / "journal.sqlite", random.Random(1), dict[str, bytes]()
+def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
+    """Small rows move between pages when others are deleted; SQLite does not overwrite what they leave behind."""
+    path, rng, sent = tmp_path / "journal.sqlite", random.Random(1), dict[str, bytes]()
     with closing(open_database(path, queries.SCHEMA, flushed=False)) as db:
         for _ in range(60):
-            names = [f"e{len(sent) + place}-{chance.random()}" for place in range(chance.choice((1, 5, 32, 200)))]
-            new = [Example(id, 0, chance.randbytes(100), b"d" * 16, own=chance.random() < 0.5) for id in names]
+            names = [f"e{len(sent) + place}-{rng.random()}" for place in range(rng.choice((1, 5, 32, 200)))]
+            new = [Example(id, 0, rng.randbytes(100), b"d" * 16, own=rng.random() < 0.5) for id in names]
             sent |= {example.id: example.x for example in new}
             db.execute("BEGIN")
             queries.accept(db, new)
-            queries.assign(db, 32, 16, partial=chance.random() < 0.3)
-            if chance.random() < 0.4:
-                queries.set_value(db, "current", queries.value(db, "batch") - chance.choice((0, 1, 5)))
+            queries.assign(db, 32, 16, partial=rng.random() < 0.3)
+            if rng.random() < 0.4:
+                queries.set_value(db, "current", queries.value(db, "batch") - rng.choice((0, 1, 5)))
                 while queries.tidy(db, ids=1_000_000):
                     pass
             db.execute("COMMIT")
         held = {id for (id,) in db.execute("SELECT id FROM examples WHERE x IS NOT NULL")}
 
     def pieces() -> int:
+        """Return how many deleted samples can still be found in the file."""
         content = path.read_bytes()
         return sum(x[:28] in content or x[-28:] in content for id, x in sent.items() if id not in held)
 
@@ -127,7 +130,7 @@ def prediction(number: int) -> Prediction:
 def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> None:
     with closing(Predictions(tmp_path / "predictions.sqlite", most=1_000)) as kept:
         kept.remember([prediction(1)])
-        kept._db.execute("PRAGMA max_page_count = 6")  # a disk that is full
+        kept._db.execute("PRAGMA max_page_count = 6")  # a full disk
         with pytest.raises(JournalError, match="The predictions cannot be written or read"):
             kept.remember([prediction(number) for number in range(2, 100)])
         assert kept.fetch(["p1", "p2", "p3"]) == {"p1": prediction(1)}
@@ -142,7 +145,7 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         kept.remember([prediction(3)])
 
 
-def test_nobody_waits_long_for_whoever_looks_into_the_predictions(
+def test_no_answer_waits_long_for_another_process_that_uses_the_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "predictions.sqlite"
@@ -155,15 +158,15 @@ def test_nobody_waits_long_for_whoever_looks_into_the_predictions(
         for number in range(3, 100):
             with pytest.raises(JournalError, match="locked by another process"):
                 kept.remember([prediction(number)])
-        assert time.monotonic() - begun < 3  # SQLite's own patience is 5 s
+        assert time.monotonic() - begun < 3  # SQLite's default timeout is 5 s
         other.execute("ROLLBACK")
         monkeypatch.setattr(kept, "_try_again", 0.0)
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM predictions").fetchall()
-        with pytest.raises(JournalError, match="Another process reads"):
+        with pytest.raises(JournalError, match="Another process is reading"):
             kept.forget("p1")
         other.execute("ROLLBACK")
-        assert kept.forget("p1")  # as if it had gone well at once
+        assert kept.forget("p1")  # as if the first attempt had succeeded
         assert not kept.forget("p1")
         assert not kept.fetch(["p1", "p2"])
 
@@ -179,9 +182,9 @@ def client(service: Service) -> TestClient:
     return TestClient(make_app(service, Keyring(service.model_folder.keys, open_without=True)), "http://127.0.0.1")
 
 
-def test_an_answer_that_cannot_be_kept_is_given_all_the_same(taught: Service) -> None:
+def test_an_answer_that_cannot_be_kept_is_still_given(taught: Service) -> None:
     assert taught.predictions is not None
-    taught.predictions._db.execute("PRAGMA max_page_count = 1")  # a disk that is full
+    taught.predictions._db.execute("PRAGMA max_page_count = 1")  # a full disk
     answer = client(taught).post("/v1/predict", json={"examples": [{"x": [2, 0, 0, 0]}] * 100})
     assert answer.status_code == 200
     assert {(each["id"], each["label"]) for each in answer.json()["predictions"]} == {(None, "cat")}
@@ -195,12 +198,12 @@ def test_forgetting_on_a_full_disk_is_refused_and_can_be_done_later(
     def fail(_: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    asking = client(taught)
-    id = asking.post("/v1/predict", json={"x": [2, 0, 0, 0]}).json()["predictions"][0]["id"]
+    http = client(taught)
+    id = http.post("/v1/predict", json={"x": [2, 0, 0, 0]}).json()["predictions"][0]["id"]
     with monkeypatch.context() as full:
         full.setattr("evenkeel.service.store.predictions.truncate_log", fail)
-        refused = asking.delete(f"/v1/examples/{id}")
+        refused = http.delete(f"/v1/examples/{id}")
     assert refused.status_code == 503
     assert "disk is full" in refused.json()["error"]
-    assert asking.delete(f"/v1/examples/{id}").json()["prediction"]
-    assert asking.delete(f"/v1/examples/{id}").status_code == 404
+    assert http.delete(f"/v1/examples/{id}").json()["prediction"]
+    assert http.delete(f"/v1/examples/{id}").status_code == 404

@@ -1,4 +1,4 @@
-"""The folder of a service: who owns it, what may change."""
+"""The folder of a service: who owns it, and what may change."""
 
 from pathlib import Path
 
@@ -8,12 +8,10 @@ from evenkeel.errors import BusyError, InputError, SettingsError
 from evenkeel.service.service import Service
 from tests.helpers.services import Open, examples, teach
 
-# The folder
-
 
 def test_one_process_owns_the_folder(opened: Open) -> None:
     opened()
-    with pytest.raises(BusyError, match="is at work in"):
+    with pytest.raises(BusyError, match="Another service or command is using"):
         opened()
 
 
@@ -29,11 +27,11 @@ def test_limits_may_change_but_not_the_learner(opened: Open, tmp_path: Path) -> 
     assert opened().config.limits.queue == 7
 
 
-FAULTS: dict[str, tuple[list[str], str]] = {
-    "nothing said": ([], "Give --config FILE"),
+WRONG: dict[str, tuple[list[str], str]] = {
+    "no settings": ([], "Give --config FILE"),
     "no input": (["seed=1"], "input is missing"),
     "both kinds": (["input.features=3", "input.size=[2, 2]"], "either features .* or size"),
-    "boundaries": (["input.features=3", "method.name=ss_il"], "needs to be told when a task ended"),
+    "boundaries": (["input.features=3", "method.name=ss_il"], "needs task boundaries"),
     "bound": (["input.features=3", "method.name=finetune", "adaptor.name=none"], "keeps no memory"),
     "unknown": (["input.features=3", "limits.que=3"], "limits.que is unknown.*Did you mean 'queue'"),
     "net for images": (["input.features=3", "net.name=convnet"], "cannot process samples of shape"),
@@ -41,15 +39,15 @@ FAULTS: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_config_is_a_sentence_and_makes_no_folder(fault: str, tmp_path: Path) -> None:
-    settings, expected = FAULTS[fault]
+@pytest.mark.parametrize("case", WRONG)
+def test_an_error_in_the_config_is_a_sentence_and_creates_no_folder(case: str, tmp_path: Path) -> None:
+    settings, expected = WRONG[case]
     with pytest.raises((SettingsError, InputError), match=expected):
         Service(tmp_path / "model", None, settings)
     assert not (tmp_path / "model").exists()
 
 
-def test_a_folder_that_was_hardly_begun_is_taken(tmp_path: Path) -> None:
+def test_a_folder_whose_creation_was_interrupted_is_used(tmp_path: Path) -> None:
     (tmp_path / "model" / "versions").mkdir(parents=True)
     (tmp_path / "model" / ".service.toml.1.2.partial").write_text("[inp")
     service = Service(tmp_path / "model", None, ["input.features=3"])
@@ -57,7 +55,7 @@ def test_a_folder_that_was_hardly_begun_is_taken(tmp_path: Path) -> None:
     service.close()
 
 
-def test_a_folder_with_other_files_is_not_taken(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(SettingsError, match="not as the folder of a service"):
+    with pytest.raises(SettingsError, match="exists, but is not the folder of a service"):
         Service(tmp_path, None, ["input.features=3"])

@@ -1,4 +1,4 @@
-"""The harness of `crashes`, in small; `python -m tests.helpers.crashes --kills 100` is the whole."""
+"""A short run of `crashes`; `python -m tests.helpers.crashes --kills 100` is a long one."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ def learner_of(service: Service) -> Learner:
 
 
 def killed(service: Service) -> int:
-    """The learner's process, which is no more."""
+    """Kill the learner's process, and return its id."""
     assert service.supervisor is not None
     deadline = time.monotonic() + 60
     while service.supervisor.process is None or service.supervisor.report.recovering:
@@ -44,9 +44,7 @@ def killed(service: Service) -> int:
     return process
 
 
-def test_a_learner_that_is_killed_comes_back_and_nobody_notices_in_the_answers(
-    service: Service, tmp_path: Path
-) -> None:
+def test_a_learner_that_is_killed_comes_back_and_predictions_are_unaffected(service: Service, tmp_path: Path) -> None:
     service.learn(examples(80, own="a")).result()
     settle(service)
     version, x = service.published.version, [examples(1)[0].x]
@@ -70,7 +68,7 @@ def test_a_learner_that_is_killed_comes_back_and_nobody_notices_in_the_answers(
     assert not differences(snapshot(learner_of(service)), snapshot(learner_of(twin)))
 
 
-def test_it_can_be_stopped_while_the_learner_is_being_started_again(service: Service) -> None:
+def test_a_service_can_be_stopped_while_its_learner_is_being_restarted(service: Service) -> None:
     killed(service)
     begun = time.monotonic()
     service.close()
@@ -92,7 +90,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_that_forgets_to_close_its_service_ends_all_the_same(tmp_path: Path) -> None:
+def test_a_program_that_forgets_to_close_its_service_still_ends(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(ABANDONING)
     command = [sys.executable, str(script), str(tmp_path / "model"), *VECTORS]
@@ -101,6 +99,6 @@ def test_a_program_that_forgets_to_close_its_service_ends_all_the_same(tmp_path:
     assert "nobody closes it" in ended.stderr
     learner = Path(f"/proc/{int(ended.stdout)}")
     deadline = time.monotonic() + 30
-    while learner.exists():  # its parent, the fork server, may yet have to notice
+    while learner.exists():  # its parent, the fork server, may not have noticed yet
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The service over HTTP: its routes, and what stands before them."""
+"""The web application of a service: its routes, and the guard in front of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ from evenkeel.service.http.routes import admin_routes, client_routes
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring
 
-DESCRIPTION = "A classifier that keeps learning. Teach it with `/v1/learn`, ask it with `/v1/predict`."
+DESCRIPTION = "A classifier that keeps learning. Teach it with `/v1/learn`, query it with `/v1/predict`."
 
 
 def make_app(service: Service, keyring: Keyring) -> FastAPI:
-    """It learns from the app's start to its end."""
+    """Return the application of a service, which learns from the app's startup to its shutdown."""
     metrics, router_for = Metrics(service), make_router_for(keyring)
 
     @asynccontextmanager
@@ -31,17 +31,17 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         yield
         await asyncio.to_thread(service.close)
 
-    def seen(scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")  # as the routes have it: few, whatever is asked for
+    def observe(scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")  # the route's template: few, whatever is requested
         metrics.latency.labels(route, str(status)).observe(seconds)
 
     app = FastAPIOffline(
         title="Evenkeel", version=version("evenkeel"), description=DESCRIPTION, lifespan=lifespan, redoc_url=None
     )
     limits = service.config.limits
-    app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=seen)
+    app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=observe)
     handle_errors(app)
-    watching = monitoring_routes(service, metrics, router_for)
-    for router in (*client_routes(service, router_for), *admin_routes(service, router_for), *watching, pages()):
-        app.router.routes.extend(router.routes)  # not include_router, which would look for the route twice
+    monitoring = monitoring_routes(service, metrics, router_for)
+    for router in (*client_routes(service, router_for), *admin_routes(service, router_for), *monitoring, pages()):
+        app.router.routes.extend(router.routes)  # not include_router, which would match each route twice
     return app

@@ -1,4 +1,4 @@
-"""Routes that look at the key first."""
+"""Routes that check the API key before anything else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,25 +10,27 @@ from starlette.types import Receive, Scope, Send
 
 from evenkeel.service.store.keys import Keyring
 
-RouterFor = Callable[
-    [str], APIRouter
-]  # a router whose routes are open to bearers of a scope; of any key where it is ""
+# From a scope to a router whose routes require a key with that scope; any key will do if the scope is "".
+RouterFor = Callable[[str], APIRouter]
 
 
 def make_router_for(keyring: Keyring) -> RouterFor:
-    bearer = HTTPBearer(auto_error=False, description="A key, where there are keys")
+    """Return a function that makes routers guarded by these keys."""
+    bearer = HTTPBearer(auto_error=False, description="An API key; needed only if the service has keys")
 
     def check(request: Request, scope: str) -> None:
         scopes = keyring.scopes(request.headers.get("authorization"))
         if scopes is None:
-            raise HTTPException(401, "A key is needed: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, "A key is required: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})
         if scope and scope not in scopes:
-            raise HTTPException(403, f"This key has not the scope {scope!r}.")
+            raise HTTPException(403, f"This key lacks the scope {scope!r}.")
 
     def router_for(scope: str) -> APIRouter:
         class Guarded(APIRoute):
-            """Leaves the request to the route's function, once the key is good. FastAPI would read and look through it
-            beforehand, for people who have no key too, and take as long for that as an answer takes.
+            """A route that checks the key, then leaves reading the request to its function.
+
+            FastAPI would parse the request first, even for clients without a key, and take as long for that as the
+            whole answer takes.
             """
 
             def __init__(self, *arguments: Any, **named: Any) -> None:

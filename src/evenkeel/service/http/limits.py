@@ -1,4 +1,4 @@
-"""What stands before the routes: who may speak to us at all, how much, and how slowly."""
+"""Limits in front of the routes: who may send requests at all, how large, and how slowly."""
 
 import asyncio
 import json
@@ -16,18 +16,18 @@ HEADERS = 64 * 1024  # bytes, at most
 
 
 class RefusedError(Exception):
-    """An answer that is given before a request is read to its end."""
+    """A refusal that is sent before the request has been read to its end."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class Guard:
-    """Refuses bodies that are too large or too slow, foreign web pages, and names that are not ours.
+    """Middleware that refuses bodies that are too large or too slow, foreign web pages, and foreign host names.
 
-    Without keys only programs of this machine may speak to us. A web page that is open on it is none of them: its
-    requests carry its own origin, or, where it has made its name point here, a foreign host.
+    Without keys, only programs on this machine may use the service. A web page that is open on it is not one of them:
+    its requests carry its own origin or, if its host name was made to point here (DNS rebinding), a foreign host.
     """
 
     def __init__(
@@ -45,22 +45,22 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, taken, status = time.perf_counter(), 0, 500
+        begun, received, status = time.perf_counter(), 0, 500
         deadline = begun + self.seconds
 
-        async def limited() -> Message:
-            nonlocal taken
+        async def receive_limited() -> Message:
+            nonlocal received
             try:
                 async with asyncio.timeout(max(0.001, deadline - time.perf_counter())):
                     message = await receive()
             except TimeoutError:
-                raise RefusedError(408, f"The request was not whole after {self.seconds:g} s.") from None
-            taken += len(message.get("body", b""))
-            if taken > self.body:
+                raise RefusedError(408, f"The request was not complete after {self.seconds:g} s.") from None
+            received += len(message.get("body", b""))
+            if received > self.body:
                 raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
             return message
 
-        async def noted(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -68,12 +68,12 @@ class Guard:
 
         try:
             self._check(dict(scope["headers"]))
-            await self.app(scope, limited, noted)
+            await self.app(scope, receive_limited, send_noting_status)
         except RefusedError as refusal:
             status = refusal.status
             await _answer(send, refusal)
         except ClientDisconnect:
-            status = 499  # nobody is there to be answered
+            status = 499  # the client is gone
         finally:
             self.seen(scope, status, time.perf_counter() - begun)
 
@@ -84,9 +84,9 @@ class Guard:
         if length.isdigit() and int(length) > self.body:
             raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
         if self.is_open() and _name(host) not in LOOPBACK:
-            raise RefusedError(403, "Without keys this service answers only to the names 127.0.0.1 and localhost.")
+            raise RefusedError(403, "Without keys, this service accepts only the hosts 127.0.0.1 and localhost.")
         if origin and _netloc(origin) != host:
-            raise RefusedError(403, "Pages of other sites may not use this service.")
+            raise RefusedError(403, "Web pages of other sites may not use this service.")
 
 
 def _netloc(origin: str) -> str | None:
@@ -112,10 +112,10 @@ async def _answer(send: Send, refusal: RefusedError) -> None:
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """Uvicorn's own, which would wait for ever for the end of the headers, and take any number of them."""
+    """Uvicorn's HTTP protocol with limits on the time and size of headers, neither of which it limits itself."""
 
     seconds = 30.0
-    _unread: int | None = 0  # bytes of headers that are not whole yet; None outside of them
+    _unread: int | None = 0  # bytes of incomplete headers; None when no headers are being received
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -134,24 +134,24 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._unread is not None:  # else it is a trailer, of which there may be any number
+        if self._unread is not None:  # otherwise it is a trailer, of which there may be any number
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._unread = None
-        self._forget_timer()
+        self._cancel_timer()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_timer()
+        self._cancel_timer()
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
-        self._forget_timer()
+        self._cancel_timer()
         self._unread = 0
         self._timer = self.loop.call_later(self.seconds, self.transport.close)
 
-    def _forget_timer(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

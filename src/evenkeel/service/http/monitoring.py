@@ -1,4 +1,4 @@
-"""The routes for those who watch: status, history, metrics, health, the dashboard."""
+"""Routes for monitoring: status, history, metrics, health, and the dashboard."""
 
 from importlib.resources import files
 from typing import Any
@@ -19,11 +19,12 @@ POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'
 
 
 def monitoring_routes(service: Service, metrics: Metrics, router_for: RouterFor) -> list[APIRouter]:
-    router, everybody = router_for(""), APIRouter()
+    """Return two routers: one for any key, and one that is open to everyone."""
+    router, public = router_for(""), APIRouter()
 
-    @router.get("/v1/status", **answers(dict[str, Any]))
+    @router.get("/v1/status", summary="Status", **answers(dict[str, Any]))
     async def tell_status(request: Request) -> Response:  # noqa: ARG001
-        """How it is: what was accepted and learned, how well it does, what waits."""
+        """Report what was accepted and learned, how accurate the predictions are, and what is waiting."""
         try:
             counts = await done(service.counts())
         except JournalError:
@@ -32,31 +33,31 @@ def monitoring_routes(service: Service, metrics: Metrics, router_for: RouterFor)
 
     @router.get("/v1/history", **answers(dict[str, Any]))
     async def history(request: Request) -> Response:  # noqa: ARG001
-        """Accuracy, recency bias, queue and throughput over time."""
+        """Report accuracy, recency bias, queue and throughput over time."""
         return as_json({"points": service.supervisor.history if service.supervisor else []})
 
-    @router.get("/metrics", response_class=Response, **answers(None))
+    @router.get("/metrics", response_class=Response, summary="Metrics", **answers(None))
     async def tell_metrics(request: Request) -> Response:  # noqa: ARG001
-        """For Prometheus."""
+        """Report metrics for Prometheus."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @everybody.get("/healthz")
+    @public.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Whether the process answers."""
+        """Check whether the process responds."""
         return {"status": "ok"}
 
-    @everybody.get("/readyz", responses={503: {"model": Problem}})
+    @public.get("/readyz", responses={503: {"model": Problem}})
     async def readyz() -> Response:
-        """Whether it has caught up after a start, and can both answer and learn."""
+        """Check whether the service has caught up after a start, and can both predict and learn."""
         recovering = service.supervisor is not None and service.supervisor.report.recovering
-        problem = "It is learning again what the last checkpoint lacks." if recovering else service.problem
+        problem = "Replaying the examples learned since the last checkpoint." if recovering else service.problem
         return as_json({"status": "ready"}) if problem is None else as_json({"error": problem}, 503)
 
-    return [router, everybody]
+    return [router, public]
 
 
 def pages() -> APIRouter:
-    """The dashboard, read once: no path of a request ever touches the file system."""
+    """Return the routes of the dashboard, whose files are read once: no request path ever touches the file system."""
     router = APIRouter(include_in_schema=False)
     folder = files("evenkeel.service.http") / "pages"
     page = (folder / "dashboard.html").read_bytes()

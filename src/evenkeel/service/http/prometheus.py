@@ -1,4 +1,4 @@
-"""What Prometheus reads."""
+"""The metrics of a service, for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 
 
 class Metrics(Collector):
-    """Latencies as they happen; everything else is looked up when someone asks."""
+    """The metrics of a service. Latencies are recorded as they occur; all else is read when Prometheus scrapes."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -29,37 +29,45 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         service, supervisor = self._service, self._service.supervisor
-        yield _gauge("version", "Batches learned by the model that answers", service.published.version)
-        yield _gauge("classes", "Labels known", len(service.published.classifier.classes))
+        yield _gauge("version", "Number of the last batch learned by the published model", service.published.version)
+        yield _gauge("classes", "Known labels", len(service.published.classifier.classes))
         yield _gauge("memory_samples", "Samples in memory", sum(service.published.stored.values()))
-        yield _gauge("memory_bytes", "Bytes of memory", service.published.bytes)
+        yield _gauge("memory_bytes", "Size of the memory in bytes", service.published.bytes)
         yield _gauge("learning", "1 while examples can be accepted and learned, else 0", float(service.problem is None))
         if supervisor is None:
             return
         report = supervisor.report
-        yield _gauge("queue", "Examples accepted but not learned", supervisor.waiting)
-        yield _gauge("queue_limit", "Examples that may wait", service.config.limits.queue)
-        yield _gauge("learned_per_second", "Over the last ten seconds", supervisor.rate)
+        yield _gauge("queue", "Examples accepted but not learned yet", supervisor.waiting)
+        yield _gauge("queue_limit", "Maximum number of waiting examples", service.config.limits.queue)
+        yield _gauge("learned_per_second", "Examples learned per second, over the last ten seconds", supervisor.rate)
         yield _counter("learned", "Examples learned", report.learned)
-        yield _counter("refused", "Examples whose update was not finite", report.refused)
+        yield _counter("refused", "Examples refused because their update was not finite", report.refused)
         yield _counter("tested", "Examples predicted just before they were learned", report.tested)
-        yield _counter("tested_right", "Of those, predicted right", report.right)
-        for name, told, value in (
-            ("accuracy_before_learning", "Share right, in percent, of the last 1,000", report.lately),
+        yield _counter("tested_right", "Examples predicted correctly just before they were learned", report.right)
+        for name, description, value in (
+            (
+                "accuracy_before_learning",
+                "Percentage of the last 1,000 examples predicted correctly just before they were learned",
+                report.lately,
+            ),
             (
                 "accuracy_answered",
-                "Share right, in percent, of the last 1,000 labelled answers",
+                "Percentage of the last 1,000 labelled predictions that were correct",
                 percent_right(supervisor.answered),
             ),
-            ("recency_bias", "Percent of old classes' samples taken for a newest class", report.recency_bias),
+            (
+                "recency_bias",
+                "Percentage of the memory's samples of older classes that are predicted as one of the newest",
+                report.recency_bias,
+            ),
         ):
             if value is not None:
-                yield _gauge(name, told, value)
+                yield _gauge(name, description, value)
 
 
-def _gauge(name: str, told: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"evenkeel_{name}", told, value=value)
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"evenkeel_{name}", description, value=value)
 
 
-def _counter(name: str, told: str, value: float) -> Metric:
-    return CounterMetricFamily(f"evenkeel_{name}", told, value=value)
+def _counter(name: str, description: str, value: float) -> Metric:
+    return CounterMetricFamily(f"evenkeel_{name}", description, value=value)

@@ -1,4 +1,4 @@
-"""Requests that carry samples, read: JSON or files, one or many."""
+"""Parsing of requests that carry samples: JSON or files, one or many."""
 
 import asyncio
 import re
@@ -19,50 +19,59 @@ from evenkeel.service.http.schemas import Schemas
 
 @dataclass(frozen=True)
 class Question:
+    """The samples to predict, and how to answer."""
+
     samples: list[bytes]
     top: int = 5
     keep: bool = True
 
 
 class Reader:
-    """Makes of a request what the service takes."""
+    """A parser that turns requests into what the service takes."""
 
     def __init__(self, config: ServiceConfig) -> None:
         self._input, self._limits = config.input, config.limits
         self._classes = config.classes or []
         self._schemas = Schemas(config)
-        # One thread, because Pillow's warnings are switched for the whole process.
+        # One thread, because Pillow's warnings are turned on and off for the whole process.
         self._decoder = ThreadPoolExecutor(1, "decoder")
 
     async def examples(self, request: Request) -> list[Given]:
+        """Return the labelled examples of a request."""
         if not _is_form(request):
             sent = _listed(self._schemas.read("learn", await read_json(request)), "examples")
             return [Given(x, each.label, each.id) for x, each in zip(await self._samples(sent), sent, strict=True)]
         images, fields = await self._form(request)
         labels, ids = fields.get("label", []), fields.get("id", [])
         if len(labels) != len(images) or len(ids) not in (0, len(images)):
-            raise HTTPException(422, f"{len(images)} images came with {len(labels)} labels and {len(ids)} ids.")
+            raise HTTPException(
+                422,
+                f"{len(images)} images came with {len(labels)} labels and {len(ids)} ids. Send a label for each image, "
+                "and an id for each or for none.",
+            )
         return [
             Given(x, self._label(label), self._schemas.id.validate_python(id) if id else None)
             for x, label, id in zip(images, labels, ids or [""] * len(images), strict=True)
         ]
 
     async def truths(self, request: Request) -> list[tuple[str, str | int]]:
+        """Return the ids of predictions, with their true labels."""
         sent = _listed(self._schemas.read("label", await read_json(request)), "labels")
         return [(each.id, each.label) for each in sent]
 
     async def question(self, request: Request) -> Question:
+        """Return the samples of a request for predictions."""
         if not _is_form(request):
             body = self._schemas.read("predict", await read_json(request))
             return Question(await self._samples(_listed(body, "examples")), body.top, body.keep)
         images, fields = await self._form(request)
         top = fields.get("top", ["5"])
         if len(top) > 1 or not re.fullmatch(r"[0-9]{1,9}", top[0]) or not int(top[0]):
-            raise HTTPException(422, "top is one whole number above 0.")
+            raise HTTPException(422, "top must be a single positive integer.")
         return Question(images, int(top[0]))
 
     def documented(self, name: str, model: Any, ok: int) -> dict[str, Any]:
-        """For the OpenAPI document: what such a route takes and gives."""
+        """Return what the OpenAPI document says about a route: what it accepts and what it returns."""
         content: dict[str, Any] = {"application/json": {"schema": self._schemas.described(name)}}
         if self._input.size is not None and name != "label":
             file = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
@@ -75,14 +84,14 @@ class Reader:
         return {**answers(model, *others, ok=ok), "openapi_extra": body}
 
     def _label(self, text: str) -> str | int:
-        """A form has only text: of classes that are fixed it may mean a number."""
+        """Return the label that a form's text stands for. With fixed classes it may stand for a number."""
         label: str = self._schemas.label.validate_python(text)
         if label in self._classes:
             return label
         return next((known for known in self._classes if str(known) == label), label)
 
     async def _samples(self, sent: Sequence[Any]) -> list[bytes]:
-        """Of a JSON body, ready for the journal."""
+        """Return the samples of a JSON body, packed for the journal."""
         if self._input.size is None:
             return samples.vectors([each.x for each in sent], self._input, self._limits.magnitude)
         return await self._decoded([samples.from_base64(each.image, f"Image {at}") for at, each in enumerate(sent)])
@@ -96,9 +105,9 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
 
     async def _form(self, request: Request) -> tuple[list[bytes], dict[str, list[str]]]:
-        """The images of a multipart body, decoded, and its other fields."""
+        """Return the images of a multipart body, decoded, and its other fields."""
         if self._input.size is None:
-            raise HTTPException(415, "This service takes vectors, as application/json.")
+            raise HTTPException(415, "This service takes vectors; send them as application/json.")
         most = self._limits.examples
         try:
             async with request.form(max_files=most, max_fields=2 * most + 1) as sent:
@@ -107,25 +116,26 @@ class Reader:
         except (UnicodeError, LookupError):
             raise HTTPException(400, "The form's text cannot be decoded; send it as UTF-8.") from None
         if not images or fields.keys() - {"image", "label", "id", "top"}:
-            raise HTTPException(422, "A form has files named image, beside them label and id, or top; nothing else.")
+            raise HTTPException(422, "A form needs files named image; its other fields may be label, id or top.")
         return await self._decoded(images), fields
 
 
 def _listed(body: Any, name: str) -> list[Any]:
-    """Many, or one as a list of one."""
+    """Return the items of a body that holds many, or the body itself as the only one."""
     return list(getattr(body, name)) if name in body.model_fields_set else [body]
 
 
-def _kind(request: Request) -> str:
+def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _is_form(request: Request) -> bool:
-    return _kind(request) == "multipart/form-data"
+    return _content_type(request) == "multipart/form-data"
 
 
 async def read_json(request: Request) -> bytes:
-    # Insisting on the type keeps foreign web pages out: they may send text without asking, but not this.
-    if _kind(request) != "application/json":
+    """Return the body of a JSON request; raise an HTTPException if it is of another type."""
+    # Requiring the type keeps foreign web pages out: they may send text without a preflight request, but not this.
+    if _content_type(request) != "application/json":
         raise HTTPException(415, "Send application/json, or images as multipart/form-data.")
     return await request.body()

@@ -1,4 +1,4 @@
-"""How routes answer: a result, or a sentence with a status."""
+"""Responses of the routes: a result, or an error message with a status."""
 
 import asyncio
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
 
 T = TypeVar("T")
-STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first that fits
+STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first match counts
     (UnknownError, 404),
     (ConflictError, 409),
     (NothingLearnedError, 409),
@@ -30,7 +30,7 @@ STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first that fits
 
 
 async def done(future: "Future[T]") -> T:
-    """What another thread makes."""
+    """Return the result of another thread, once it is there."""
     return await asyncio.wrap_future(future)
 
 
@@ -39,13 +39,15 @@ def as_json(content: Any, status: int = 200) -> Response:
 
 
 def answers(model: Any, *others: int, ok: int = 200) -> dict[str, Any]:
-    """For the OpenAPI document: what a route gives, and the statuses of its errors beside the usual ones."""
+    """Return what the OpenAPI document says about a route's responses; `others` are its less usual error statuses."""
     codes = (400, 401, 403, 408, 413, 422, 503, *others)
     good: dict[str, Any] = {} if model is None else {"model": model}
     return {"status_code": ok, "responses": {ok: good, **{code: {"model": Problem} for code in codes}}}
 
 
 def handle_errors(app: FastAPI) -> None:
+    """Make the app answer errors with a status and a message in JSON."""
+
     @app.exception_handler(EvenkeelError)
     async def ours(_: Request, error: EvenkeelError) -> Response:
         code = next(code for kind, code in STATUS if isinstance(error, kind))
@@ -58,12 +60,12 @@ def handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ValidationError)
     async def invalid(_: Request, error: ValidationError) -> Response:
-        return JSONResponse({"error": _faults(error)}, 422)
+        return JSONResponse({"error": _first_errors(error)}, 422)
 
 
-def _faults(error: ValidationError) -> str:
-    """The first few as one sentence each."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, fault['loc'])) or 'The body'}: {fault['msg']}." for fault in found[:3]]
-    more = f" There are {len(found) - 3} more faults." if len(found) > 3 else ""
-    return " ".join(told) + more
+def _first_errors(error: ValidationError) -> str:
+    """Return the first three errors, a sentence each, and how many more there are."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    sentences = [f"{'.'.join(map(str, each['loc'])) or 'The body'}: {each['msg']}." for each in errors[:3]]
+    more = f" There are {len(errors) - 3} more errors." if len(errors) > 3 else ""
+    return " ".join(sentences) + more

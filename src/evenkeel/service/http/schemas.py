@@ -1,4 +1,4 @@
-"""What clients send and get, as the OpenAPI document shows it. The shape of a sample is that of this service."""
+"""What clients send and receive, as the OpenAPI document shows it. The shape of a sample depends on the service."""
 
 from typing import Annotated, Any
 
@@ -8,8 +8,8 @@ from pydantic_core import from_json
 from evenkeel.errors import InputError
 from evenkeel.service.config import ServiceConfig
 
-LISTS = {"learn": "examples", "predict": "examples", "label": "labels"}  # the field by which many come
-STRANGE = 64  # quotes or braces for each example that a body may hold: far more than it needs
+LISTS = {"learn": "examples", "predict": "examples", "label": "labels"}  # the field that holds many items
+MARKS_PER_EXAMPLE = 64  # quotes, or braces, that a body may hold for each example: far more than it needs
 ID = r"^[A-Za-z0-9._:@+=-]+$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
@@ -20,14 +20,14 @@ class Body(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why something was not done."""
+    """Why a request failed."""
 
     error: str
 
 
 class LearnAnswer(BaseModel):
-    accepted: int = Field(description="Examples that are durable now, and will be learned in order")
-    repeated: int = Field(description="Examples that were accepted before, by their ids; they are not learned twice")
+    accepted: int = Field(description="Examples that are now durable and will be learned in order")
+    repeated: int = Field(description="Examples accepted before, recognized by their ids; they are not learned twice")
     ids: list[str] = Field(description="In the order of the examples; for DELETE /v1/examples/{id}")
     waiting: int = Field(description="Examples accepted but not learned yet")
 
@@ -38,21 +38,21 @@ class LabelProbability(BaseModel):
 
 
 class OnePrediction(BaseModel):
-    id: str | None = Field(description="For POST /v1/label; null where it could not be kept")
+    id: str | None = Field(description="For POST /v1/label; null if the prediction was not kept")
     label: str | int
     probabilities: list[LabelProbability]
 
 
 class PredictAnswer(BaseModel):
-    version: int = Field(description="Of the model that answered: the number of the last batch it had learned")
+    version: int = Field(description="Version of the model that answered: the number of the last batch it had learned")
     predictions: list[OnePrediction]
 
 
 class ForgetAnswer(BaseModel):
-    waiting: bool = Field(description="It had not been learned yet, and will not be")
+    waiting: bool = Field(description="Whether it was still waiting; it will not be learned")
     memory: int = Field(description="Samples removed from memory")
-    versions: int = Field(description="Older versions whose memory held it too")
-    prediction: bool = Field(description="It was kept to be labelled later")
+    versions: int = Field(description="Older versions whose memory also held it")
+    prediction: bool = Field(description="Whether it was a prediction kept to be labelled later")
 
 
 class VersionAnswer(BaseModel):
@@ -73,55 +73,56 @@ class Note(Body):
 
 
 class Schemas:
-    """The bodies of one service, as adapters that read JSON."""
+    """The request bodies of one service, as adapters that parse JSON."""
 
     def __init__(self, config: ServiceConfig) -> None:
         limits = config.limits
         label: Any = Annotated[str, Field(strict=True, min_length=1, max_length=limits.label)] | Whole
         id: Any = Annotated[str, Field(strict=True, min_length=1, max_length=limits.label, pattern=ID)]
         sample: Any = self._sample(config)
-        ways: Any = {
-            "top": (Annotated[int, Field(strict=True, ge=1)], Field(5, description="How many labels to tell of")),
-            "keep": (bool, Field(True, description="Whether it may be labelled later; the sample is kept for that")),
+        options: Any = {
+            "top": (Annotated[int, Field(strict=True, ge=1)], Field(5, description="Number of labels to report")),
+            "keep": (bool, Field(True, description="Whether to keep the sample so that it can be labelled later")),
         }
-        own: Any = (id | None, Field(None, description="Your own, so that sending it again does no harm"))
-        example: Any = create_model("Example", __base__=Body, **sample, label=(label, ...), id=own)
+        own_id: Any = (id | None, Field(None, description="An id of your own, which makes it safe to send it again"))
+        example: Any = create_model("Example", __base__=Body, **sample, label=(label, ...), id=own_id)
         question: Any = create_model("Question", __base__=Body, **sample)
         truth: Any = create_model(
-            "Truth", __base__=Body, id=(id, Field(description="Of a prediction")), label=(label, ...)
+            "Truth", __base__=Body, id=(id, Field(description="The id of a prediction")), label=(label, ...)
         )
         most: Any = Field(min_length=1, max_length=limits.examples)
         many: Any = {
             "learn": create_model("Examples", __base__=Body, examples=(Annotated[list[example], most], ...)),
             "predict": create_model(
-                "Questions", __base__=Body, examples=(Annotated[list[question], most], ...), **ways
+                "Questions", __base__=Body, examples=(Annotated[list[question], most], ...), **options
             ),
             "label": create_model("Truths", __base__=Body, labels=(Annotated[list[truth], most], ...)),
         }
         one: Any = {
             "learn": example,
-            "predict": create_model("QuestionAlone", __base__=question, **ways),
+            "predict": create_model("QuestionAlone", __base__=question, **options),
             "label": truth,
         }
         self._readers = {name: (TypeAdapter(many[name]), TypeAdapter(one[name])) for name in many}
         self._described = {name: TypeAdapter(many[name] | one[name]) for name in many}
-        self._marks = STRANGE * limits.examples + 1_000
+        self._marks = MARKS_PER_EXAMPLE * limits.examples + 1_000
         self.label: TypeAdapter[Any] = TypeAdapter(label)
         self.id: TypeAdapter[Any] = TypeAdapter(id)
 
     @staticmethod
     def _sample(config: ServiceConfig) -> dict[str, Any]:
+        """Return the field that holds a sample."""
         features = config.input.features
         if features is None:
-            told = Field(description="A PNG or JPEG file in base64", min_length=1)
-            return {"image": (Annotated[str, Field(strict=True)], told)}
+            image = Field(description="A PNG or JPEG file in base64", min_length=1)
+            return {"image": (Annotated[str, Field(strict=True)], image)}
         vector = Annotated[list[Number], Field(min_length=features, max_length=features)]
         return {"x": (vector, Field(description=f"{features} numbers"))}
 
     def read(self, name: str, body: bytes) -> Any:
-        """One thing or many, as it came; straight from the bytes, much faster than by way of Python's dicts."""
-        if max(body.count(b'"'), body.count(b"{")) > self._marks:  # a fault for each would take very long to tell
-            raise InputError("The body has far too many fields or objects for the examples that it may hold.")
+        """Parse a body with one item or many, straight from its bytes: much faster than by way of Python dicts."""
+        if max(body.count(b'"'), body.count(b"{")) > self._marks:  # reporting an error for each would take very long
+            raise InputError("The body has far too many fields or objects for the examples it may hold.")
         many, one = self._readers[name]
         if LISTS[name].encode() not in body:
             return one.validate_json(body)
@@ -129,11 +130,11 @@ class Schemas:
             return many.validate_json(body)
         except ValidationError as error:
             if error.errors(include_input=False)[0]["loc"] == (LISTS[name],) and not _is_list(body, name):
-                return one.validate_json(body)  # it was only a label of that name
+                return one.validate_json(body)  # it was only a label with that name
             raise
 
     def described(self, name: str) -> dict[str, Any]:
-        """For the OpenAPI document, with everything written out in its place."""
+        """Return the JSON schema of a body for the OpenAPI document, with all references inlined."""
         schema = self._described[name].json_schema(ref_template="#/$defs/{model}")
         defined = schema.pop("$defs", {})
 
@@ -149,5 +150,6 @@ class Schemas:
 
 
 def _is_list(body: bytes, name: str) -> bool:
-    given = from_json(body)
-    return isinstance(given, dict) and LISTS[name] in given
+    """Check whether a body holds many items."""
+    parsed = from_json(body)
+    return isinstance(parsed, dict) and LISTS[name] in parsed

@@ -1,4 +1,4 @@
-"""The service on a socket."""
+"""Serving a service on a socket."""
 
 import gc
 import ipaddress
@@ -14,10 +14,11 @@ from evenkeel.service.http.limits import PatientProtocol
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring, read_keys
 
-SWITCH = 0.001  # seconds until a thread that computes lets another one have its turn: requests must not wait for it
+SWITCH = 0.001  # seconds after which a computing thread yields to another, so that requests do not wait for it
 
 
 def is_loopback(host: str) -> bool:
+    """Check whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -25,15 +26,17 @@ def is_loopback(host: str) -> bool:
 
 
 def require_keys(service_keys: object, host: str) -> None:
+    """Raise SettingsError if there are no keys and other machines can reach the address."""
     if not service_keys and not is_loopback(host):
         raise SettingsError(
             f"The address {host} can be reached from other machines, and there are no keys: anyone could teach this "
-            "model. Start it on 127.0.0.1 to make its folder, then make a key: `evenkeel keys add MODEL_DIR NAME "
+            "model. Start it on 127.0.0.1 to create its folder, then add a key: `evenkeel keys add MODEL_DIR NAME "
             "--scope learn`."
         )
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise SettingsError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=512)
@@ -42,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(service: Service, listening: socket.socket, host: str) -> None:
-    """Until a signal says otherwise."""
+    """Serve requests until a signal stops the process."""
     keyring = Keyring(service.model_folder.keys, open_without=is_loopback(host))
     require_keys(read_keys(service.model_folder.keys), host)
     sys.setswitchinterval(SWITCH)
@@ -61,6 +64,6 @@ def run(service: Service, listening: socket.socket, host: str) -> None:
         timeout_graceful_shutdown=10,
         limit_concurrency=1_000,
     )
-    gc.freeze()  # what is loaded by now stays; looking through all of it again and again would hold requests up
-    with suppress(KeyboardInterrupt):  # uvicorn raises it anew when all is closed
+    gc.freeze()  # what is loaded by now stays; scanning it again and again would delay requests
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again after its shutdown
         uvicorn.Server(config).run(sockets=[listening])

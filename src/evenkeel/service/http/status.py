@@ -1,4 +1,4 @@
-"""How a service is, for people and the dashboard."""
+"""The status of a service, for people and the dashboard."""
 
 import os
 import time
@@ -10,9 +10,9 @@ from evenkeel.service.store.counters import percent_right
 
 
 def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
-    """`counts` are those of the journal; empty where it cannot be read."""
+    """Return the status of a service. `counts` are those of the journal, or empty if it cannot be read."""
     published, supervisor, config = service.published, service.supervisor, service.config
-    told = {
+    common = {
         "version": published.version,
         "state": _state(service),
         "error": service.problem,
@@ -25,10 +25,10 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "uptime": time.monotonic() - service.started_at,
     }
     if supervisor is None:
-        return told
+        return common
     report = supervisor.report
     learned = report.counts or {}
-    return told | {
+    return common | {
         "refusal": report.refusal,
         "classes": [
             {"label": label, "learned": learned.get(label, 0), "memory": published.stored.get(label, 0)}
@@ -57,6 +57,7 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
 
 
 def _state(service: Service) -> str:
+    """Return the state of learning: stopped, recovering, learning or idle."""
     supervisor = service.supervisor
     if supervisor is None or not supervisor.alive:
         return "stopped"

@@ -1,4 +1,4 @@
-"""What a service counts. It lies in the checkpoint beside the learner, so that after a crash it is counted the same."""
+"""What a service counts. It is saved in the checkpoint with the learner, so that a crash does not change it."""
 
 import time
 from collections import deque
@@ -11,16 +11,18 @@ from torch import Tensor
 
 from evenkeel.learning.learner import Learner
 
-RECENT = 1_000  # examples that "lately" means, for accuracies
-NEWEST = 500  # examples whose classes count as the newest, for the recency bias
-MEASURED = 256  # samples of memory that are asked for it
-POINTS = 1_000  # of the history
+RECENT = 1_000  # last examples that recent accuracies are computed over
+NEWEST = 500  # last examples whose classes count as the newest, for the recency bias
+MEASURED = 256  # samples of memory that are predicted to measure it
+POINTS = 1_000  # maximum length of the history
 
 
 @dataclass
 class Counters:
+    """Counts of examples learned, refused and predicted, and their history."""
+
     learned: int = 0
-    refused: int = 0  # accepted, but the update they led to was not finite
+    refused: int = 0  # accepted, but their update was not finite
     tested: int = 0  # predicted before they were learned
     right: int = 0
     counts: dict[Hashable, int] = field(default_factory=dict)  # learned examples of each label
@@ -29,7 +31,7 @@ class Counters:
     history: list[dict[str, Any]] = field(default_factory=list)  # for the dashboard: nothing depends on it
 
     def test(self, learner: Learner, x: object, labels: Sequence[Hashable]) -> None:
-        """Predict what is about to be learned."""
+        """Predict examples that are about to be learned, and count the correct predictions."""
         if not learner.classes:
             return
         right = [bool(answer == label) for answer, label in zip(learner.predict(x).tolist(), labels, strict=True)]
@@ -38,18 +40,20 @@ class Counters:
         self.tested_lately.extend(right)
 
     def count(self, labels: Sequence[Hashable]) -> None:
+        """Count examples that were learned."""
         self.learned += len(labels)
         self.newest.extend(labels)
         for label in labels:
             self.counts[label] = self.counts.get(label, 0) + 1
 
     def add_point(self, **values: Any) -> None:
+        """Add a point to the history."""
         self.history.append({"time": time.time(), "learned": self.learned, **values})
-        if len(self.history) > POINTS:  # the past at half the resolution, again and again
+        if len(self.history) > POINTS:  # the older half is thinned out again and again
             self.history = self.history[: POINTS // 2 : 2] + self.history[POINTS // 2 :]
 
     def state(self) -> dict[str, Any]:
-        """As JSON. Labels are text or numbers here, so pairs keep what a JSON object would make text."""
+        """Return the counters for JSON. Counts are pairs, as keys of an object would turn numeric labels into text."""
         return {
             "learned": self.learned,
             "refused": self.refused,
@@ -63,6 +67,7 @@ class Counters:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Counters":
+        """Return the counters that `state` returned."""
         return cls(
             learned=state["learned"],
             refused=state["refused"],
@@ -76,7 +81,7 @@ class Counters:
 
 
 class Rate:
-    """Examples a second, over the last ten seconds."""
+    """Examples per second, over the last ten seconds."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[float, int]] = deque(maxlen=10_000)
@@ -91,13 +96,13 @@ class Rate:
 
 
 def percent_right(right: Collection[bool]) -> float | None:
-    """In percent; None of nothing."""
-    right = list(right)  # at once: another thread may be adding to it
+    """Return the percentage that is True; None if there is nothing."""
+    right = list(right)  # a copy: another thread may be adding to it
     return 100 * sum(right) / len(right) if right else None
 
 
 def stored(learner: Learner) -> dict[Hashable, int]:
-    """Samples of each label in memory."""
+    """Return the number of samples in memory for each label."""
     counts = torch.zeros(len(learner.classes), dtype=torch.int64)
     for part in learner.memory.parts:
         if len(part):
@@ -106,10 +111,10 @@ def stored(learner: Learner) -> dict[Hashable, int]:
 
 
 def memory_recency_bias(learner: Learner, newest: Sequence[Hashable]) -> float | None:
-    """100 * the share of memory's samples of older classes that are taken for one of the newest classes.
+    """Return 100 * the share of memory's samples of older classes that are predicted as one of the newest classes.
 
-    The newest classes are those among the last 500 examples learned. None where memory has no older class. Memory is
-    trained on, so this is a lower bound: an alarm, not an exam.
+    The newest classes are those among the last 500 examples learned. None if memory has no older class. Memory is
+    trained on, so this is a lower bound: a warning sign, not a test result.
     """
     if not len(learner.memory) or not newest:
         return None
@@ -118,5 +123,5 @@ def memory_recency_bias(learner: Learner, newest: Sequence[Hashable]) -> float |
     older = (~new[y]).nonzero().flatten()[:MEASURED]
     if not len(older):
         return None
-    taken = learner.logits(learner.memory.column("x")[older])[:, : len(new)].argmax(dim=1).cpu()
-    return 100 * float(new[taken].double().mean())
+    predicted = learner.logits(learner.memory.column("x")[older])[:, : len(new)].argmax(dim=1).cpu()
+    return 100 * float(new[predicted].double().mean())

@@ -16,7 +16,7 @@ CONFIG = "service.toml"
 
 
 class ModelFolder:
-    """`service.toml`, `journal.sqlite`, `predictions.sqlite`, `versions/` and `keys.json` below one folder."""
+    """A folder with `service.toml`, `journal.sqlite`, `predictions.sqlite`, `versions/` and `keys.json`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,68 +28,73 @@ class ModelFolder:
 
     @property
     def exists(self) -> bool:
+        """Check whether this is the folder of a service."""
         return (self.path / CONFIG).is_file()
 
     def require(self) -> None:
+        """Raise SettingsError if this is not the folder of a service."""
         if not self.exists:
             raise SettingsError(f"{str(self.path)!r} is not the folder of a service: it has no {CONFIG}.")
 
     def version(self, number: int) -> Path:
+        """Return the path of a version's file."""
         return self._versions / f"{number:012d}.ek"
 
     def versions(self) -> list[int]:
-        """Those that have a file, the oldest first."""
+        """Return the numbers of the versions that have a file, the oldest first."""
         return sorted(int(path.stem) for path in self._versions.glob("*.ek") if path.stem.isdigit())
 
     def delete_partial(self) -> None:
-        """What a process that was killed had begun to write."""
-        for left in self._versions.glob(".*.partial"):
-            left.unlink()
+        """Delete incomplete files of versions, left by a process that was killed."""
+        for path in self._versions.glob(".*.partial"):
+            path.unlink()
 
     def lock(self) -> None:
-        """Until `release` or the end of the process."""
+        """Own the folder until `release` or the end of the process; raise BusyError if another process owns it."""
         self._lock = (self.path / ".lock").open("ab")
         try:
             lock(self._lock, self.path)
         except BusyError:
             raise BusyError(
-                f"A service, or another command, is at work in {str(self.path)!r}. Talk to it over HTTP, or stop it "
-                "first."
+                f"Another service or command is using {str(self.path)!r}. Talk to it over HTTP, or stop it first."
             ) from None
 
     def release(self) -> None:
+        """Give up the ownership of the folder."""
         if self._lock is not None:
             self._lock.close()
 
     def read(
         self, source: str | Path | Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
     ) -> ServiceConfig:
-        """The config of this folder, or the one given for it. Writes nothing."""
+        """Return the config of this folder, or the one given for it. Writes nothing."""
         if source is None and self.exists:
             return load_service(without_rar(read_tables(self.path / CONFIG)), overrides)
         if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
-                "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to make it one."
+                "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to create one."
             )
         if not self.exists and self.path.exists() and _is_foreign_folder(self.path):
-            raise SettingsError(f"{str(self.path)!r} is there, but not as the folder of a service. Choose another.")
+            raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")
         return load_service({} if source is None else source, overrides)
 
     def make(self) -> None:
+        """Create the folder; raise SettingsError if that is not possible."""
         try:
             self._versions.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SettingsError(f"Cannot make {str(self.path)!r}: {error.strerror}.") from None
+            raise SettingsError(f"Cannot create {str(self.path)!r}: {error.strerror}.") from None
 
     def write(self, config: ServiceConfig) -> None:
-        told = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
-        if not self.exists or (self.path / CONFIG).read_bytes() != told:
-            write_whole(self.path / CONFIG, told)
+        """Write the config to `service.toml`, unless it is there already."""
+        content = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
+        if not self.exists or (self.path / CONFIG).read_bytes() != content:
+            write_whole(self.path / CONFIG, content)
 
 
 def _is_foreign_folder(path: Path) -> bool:
-    """Unless it is empty, or a process was killed when it had just begun to make it a service's."""
+    """Check whether a path holds anything but the first files of a service whose creation was interrupted."""
 
     def is_ours(entry: Path) -> bool:
         if entry.name == "versions":
@@ -100,12 +105,12 @@ def _is_foreign_folder(path: Path) -> bool:
 
 
 def _without_none(tables: dict[str, Any]) -> dict[str, Any]:
-    """As TOML, which has no null: what is none by default is left out, what is not is written as none."""
-    said = {"adaptor": {"name": "none"}, "threads": "none"}
+    """Return tables without None, which TOML lacks: a None that is not the default is written as "none"."""
+    written_as = {"adaptor": {"name": "none"}, "threads": "none"}
     plain: dict[str, Any] = {}
     for name, value in tables.items():
-        if value is None and name in said:
-            plain[name] = said[name]
+        if value is None and name in written_as:
+            plain[name] = written_as[name]
         elif isinstance(value, dict):
             plain[name] = _without_none(value)
         elif value is not None:

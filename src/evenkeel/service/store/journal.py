@@ -1,7 +1,7 @@
-"""The journal: what was accepted is on the disk before anyone is told so.
+"""The journal: what was accepted is on disk before it is acknowledged.
 
-SQLite in WAL mode, written by one thread. While a commit waits for the disk, what arrives gathers and shares the next
-one (group commit), so that many clients cost few flushes. `records` has what is written.
+SQLite in WAL mode, written by one thread. While a commit waits for the disk, new operations gather and share the next
+commit (group commit), so that many clients cost few flushes. `queries` has the operations.
 """
 
 import queue
@@ -17,28 +17,30 @@ from typing import Any, TypeVar
 from evenkeel.errors import EvenkeelError
 
 T = TypeVar("T")
-TIDY = 0.05  # seconds between steps of tidying while there is nothing else to do
+TIDY = 0.05  # seconds between steps of tidying while idle
 PROBE = 1.0  # seconds between attempts to write after a failure
 Operation = Callable[[sqlite3.Connection], T]
 
 
 class JournalError(EvenkeelError):
-    """The journal cannot be written; nothing of what was to be written is in it."""
+    """The journal cannot be used; nothing of what was to be written is in it."""
 
 
 @dataclass(frozen=True)
 class _Order:
+    """An operation for the writer, and the future that gets its result."""
+
     operation: "Operation[Any]"
     future: "Future[Any]"
     alone: bool
 
 
 class Journal:
-    """Operations on one database, each whole or not at all. `tidy` is done a little at a time, between the others."""
+    """A database with one writer. Each operation is done whole or not at all; `tidy` is done in steps between them."""
 
     def __init__(self, path: Path, schema: str, *, tidy: "Operation[bool]") -> None:
         self.path = path
-        self.failure: str | None = None  # why it cannot be written; None again after it could
+        self.failure: str | None = None  # why it cannot be written; None again as soon as it can
         self._tidy = tidy
         self._untidy = True
         self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
@@ -47,43 +49,45 @@ class Journal:
         self._writer.start()
 
     def write(self, operation: Operation[T]) -> "Future[T]":
-        """Its result, once it is durable."""
+        """Queue an operation. The future returns its result once it is durable."""
         return self._order(operation, alone=False)
 
     def write_alone(self, operation: Operation[T]) -> "Future[T]":
-        """After everything before it is durable, and told; not in a transaction."""
+        """Queue an operation that runs outside a transaction, after all earlier ones are durable and reported."""
         return self._order(operation, alone=True)
 
     def do(self, operation: Operation[T]) -> T:
+        """Run an operation and return its result once it is durable."""
         return self.write(operation).result()
 
     def tidy(self) -> None:
-        """There is something to tidy."""
+        """Start tidying."""
         self._untidy = True
         self.write(lambda _: None)  # wakes the writer
 
     def scrub(self) -> "Future[None]":
-        """Nothing that was deleted stays in the log beside the database."""
+        """Remove everything that was deleted from the database's log."""
         return self.write_alone(truncate_log)
 
     def close(self) -> None:
-        """What was handed over before is written."""
+        """Write everything that is queued, and close the database."""
         self._queue.put(None)
         self._writer.join()
         self._db.close()
 
     def _order(self, operation: Operation[T], *, alone: bool) -> "Future[T]":
         future: Future[T] = Future()
-        future.set_running_or_notify_cancel()  # nobody can cancel it any more: the writer will set its result
+        future.set_running_or_notify_cancel()  # it cannot be cancelled any more: the writer will set its result
         self._queue.put(_Order(operation, future, alone))
         return future
 
     def _write_all(self) -> None:
+        """Run the queued operations in groups until the journal is closed."""
         while True:
             try:
                 group = [self._queue.get(timeout=PROBE if self.failure else TIDY if self._untidy else None)]
             except queue.Empty:
-                # Whether it can be written again, or a little more of what is to be tidied.
+                # Try whether the journal can be written again, or tidy a little more.
                 self._commit([_Order(_probe, Future(), alone=False)] if self.failure else [])
                 continue
             while not self._queue.empty():
@@ -99,6 +103,7 @@ class Journal:
                 return
 
     def _commit(self, group: "list[_Order]") -> None:
+        """Run a group of operations in one transaction, then report their results."""
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         changes = self._db.total_changes
         try:
@@ -108,21 +113,21 @@ class Journal:
             if self._untidy:
                 self._untidy = self._tidy(self._db)
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:  # a full or broken disk, a damaged page: of the whole group nothing is written
+        except sqlite3.Error as error:  # a full or broken disk, a damaged page: nothing of the group is written
             self._untidy = False
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             self.failure = str(error)
-            told = JournalError(f"The journal cannot be written ({error}). Nothing of this was done.")
-            outcomes = [(order.future, None, told) for order in group]
+            failed = JournalError(f"The journal cannot be written ({error}). Nothing was changed.")
+            outcomes = [(order.future, None, failed) for order in group]
         else:
             probed = any(order.operation is _probe for order in group)
             self.failure = None if probed or self._db.total_changes > changes else self.failure
-        for future, result, fault in outcomes:
-            if fault is None:
+        for future, result, exception in outcomes:
+            if exception is None:
                 future.set_result(result)
             else:
-                future.set_exception(fault)
+                future.set_exception(exception)
 
     def _do_alone(self, order: "_Order") -> None:
         try:
@@ -133,6 +138,7 @@ class Journal:
             order.future.set_exception(error)
 
     def _savepoint(self, operation: Operation[Any]) -> tuple[Any, BaseException | None]:
+        """Run one operation of a group; return its result, or the error for which it was undone."""
         self._db.execute("SAVEPOINT one")
         try:
             result = operation(self._db)
@@ -148,42 +154,43 @@ class Journal:
 
 
 def _probe(db: sqlite3.Connection) -> None:
-    """A write that changes nothing."""
+    """Write without changing anything."""
     db.execute("PRAGMA user_version = 1")
 
 
 def truncate_log(db: sqlite3.Connection) -> None:
+    """Empty the database's log; raise JournalError if another process is reading it."""
     busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise JournalError(
-            "Another process reads the journal, so what was deleted may still stand in its log. Try again."
+            "Another process is reading the journal, so deleted data may still be in its log. Try again."
         )
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """For another process: while it reads, this one goes on writing."""
+    """Open a database for reading in another process, while this one keeps writing."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA query_only = ON")
     return db
 
 
 def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:
-    """Ready to be written, and whole: a damaged page is found here and not in the middle of the night.
+    """Open a database for writing, and check it: better to find a damaged page now than in the middle of the night.
 
-    `flushed`: what is committed survives a power cut; without, only a kill.
+    `flushed`: what is committed survives a power cut; otherwise it survives only a kill.
     """
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
-        db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: someone may have asked for that
-        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+        db.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten: a client may have demanded that
+        check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if check != "ok":
+            raise sqlite3.DatabaseError(check)
         db.executescript(schema)
         with suppress(sqlite3.OperationalError):  # there may be no room for it
             db.execute("PRAGMA temp_store = MEMORY")
-            db.execute("VACUUM")  # where rows were moved between pages, pieces of what was deleted may have been left
+            db.execute("VACUUM")  # pieces of deleted data may be left where rows were moved between pages
     except sqlite3.Error as error:
-        raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It is left as it is.") from error
+        raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It was left unchanged.") from error
     return db

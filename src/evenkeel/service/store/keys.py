@@ -1,4 +1,4 @@
-"""API keys: 256 random bits each, of which only a hash is kept."""
+"""API keys: 256 random bits each, of which only a hash is stored."""
 
 import hashlib
 import hmac
@@ -16,14 +16,16 @@ from evenkeel.errors import SettingsError, one_of
 from evenkeel.files import write_whole
 
 SCOPES = ("predict", "learn", "admin")
-"""To ask; to teach; to do everything, forgetting and going back included."""
+"""To predict; to teach; to do everything, including forgetting and rolling back."""
 
 
-LOOK = 0.05  # seconds between looks at the file
+LOOK = 0.05  # seconds between checks of the file
 
 
 @dataclass(frozen=True)
 class Key:
+    """What is stored of a key."""
+
     name: str
     scopes: list[str]
     sha256: str
@@ -31,10 +33,10 @@ class Key:
 
 
 class Keyring:
-    """The keys of a file, read anew whenever it changes, so that a key taken away is refused at once."""
+    """The keys in a file, read again whenever it changes, so that a removed key is refused at once."""
 
     def __init__(self, path: Path, *, open_without: bool) -> None:
-        self.open_without = open_without  # whether everybody may do everything while there are no keys
+        self.open_without = open_without  # whether everyone may do everything while there are no keys
         self._path = path
         self._read: int | None = None
         self._look_again = 0.0
@@ -42,24 +44,25 @@ class Keyring:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody who reaches us may do everything."""
+        """Check whether everyone who can connect may do everything."""
         return self.open_without and not self._current()
 
     def scopes(self, header: str | None) -> Collection[str] | None:
-        """What the bearer of this `Authorization` header may do; None if it is no key of ours."""
+        """Return what the bearer of this `Authorization` header may do; None if the key is unknown."""
         keys = self._current()
         if not keys:
             return SCOPES if self.open_without else None
-        scheme, _, given = (header or "").partition(" ")
+        scheme, _, secret = (header or "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        digest, found = _digest(given.strip()), None
-        for key in keys:  # all of them, each in constant time: how long it takes tells nothing
+        digest, match = _digest(secret.strip()), None
+        for key in keys:  # all of them, each in constant time: how long it takes reveals nothing
             if hmac.compare_digest(key.sha256, digest):
-                found = key
-        return None if found is None else SCOPES if "admin" in found.scopes else found.scopes
+                match = key
+        return None if match is None else SCOPES if "admin" in match.scopes else match.scopes
 
     def _current(self) -> list[Key]:
+        """Return the keys, read again if the file has changed."""
         if time.monotonic() < self._look_again:
             return self._keys
         self._look_again = time.monotonic() + LOOK
@@ -69,12 +72,13 @@ class Keyring:
             changed = 0
         if changed != self._read:
             self._read = changed
-            with suppress(SettingsError):  # a file that was spoilt while we ran: the keys there were stay good
+            with suppress(SettingsError):  # the file was damaged while we ran: the keys read before stay valid
                 self._keys = read_keys(self._path)
         return self._keys
 
 
 def read_keys(path: Path) -> list[Key]:
+    """Return the keys in a file; none if there is no file."""
     if not path.is_file():
         return []
     try:
@@ -84,12 +88,12 @@ def read_keys(path: Path) -> list[Key]:
 
 
 def add_key(path: Path, name: str, scopes: Collection[str]) -> str:
-    """A new key, which cannot be shown again."""
+    """Add a key and return it; it cannot be shown again."""
     keys = read_keys(path)
     if not re.fullmatch(r"[\w.@-]{1,100}", name):
-        raise SettingsError(f"A key's name is made of letters, digits and . _ - @, but this is {name!r}.")
+        raise SettingsError(f"The name of a key is 1 to 100 letters, digits and . _ - @, but this is {name!r}.")
     if any(key.name == name for key in keys):
-        raise SettingsError(f"There is a key named {name!r} already. Remove it first, or choose another name.")
+        raise SettingsError(f"There is already a key named {name!r}. Remove it first, or choose another name.")
     for scope in scopes:
         one_of("scope", scope, SCOPES)
     secret = f"ek_{secrets.token_urlsafe(32)}"
@@ -99,6 +103,7 @@ def add_key(path: Path, name: str, scopes: Collection[str]) -> str:
 
 
 def remove_key(path: Path, name: str) -> None:
+    """Remove a key; raise SettingsError if there is none with this name."""
     keys = read_keys(path)
     if all(key.name != name for key in keys):
         names = ", ".join(key.name for key in keys) or "none"

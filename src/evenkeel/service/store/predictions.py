@@ -1,8 +1,8 @@
-"""What was asked and answered, kept so that it can be labelled later.
+"""Predictions that are kept so that they can be labelled later.
 
-It lies in a database of its own, which is not flushed with each answer: a kill loses nothing of it, a power cut perhaps
-the last few, and then their labels are refused with a sentence. It is written by whoever answers: that takes a tenth of
-a millisecond, and handing it to a thread would take several times as long.
+They have a database of their own, which is not flushed with each answer: a kill loses none of them, a power cut perhaps
+the last few, whose labels are then refused with an error. The thread that answers also writes: that takes a tenth of a
+millisecond, and handing it to another thread would take several times as long.
 """
 
 import json
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from evenkeel.service.store.journal import JournalError, open_database, truncate_log
 
-PATIENCE = 0.1  # seconds for which an answer waits where somebody else has locked the database
-PAUSE = 1.0  # seconds for which none waits after that: they would do so one after another
+PATIENCE = 0.1  # seconds for which an answer waits if another process has locked the database
+PAUSE = 1.0  # seconds after that in which no answer waits: they would wait one after another
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS predictions (
@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS predictions (
 
 @dataclass(frozen=True)
 class Prediction:
+    """A sample, and the label that was predicted for it."""
+
     id: str
     version: int
     answered: Hashable
@@ -39,41 +41,46 @@ class Prediction:
 
 
 class Predictions:
-    """The newest `most` that were made. Any thread may use them."""
+    """The newest `most` predictions. Safe to use from any thread."""
 
     def __init__(self, path: Path, most: int) -> None:
         self.most = most
         self._lock = threading.Lock()
-        self._db = _opened(path)
+        self._db = _open(path)
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
         self._try_again = 0.0
         self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
 
     def remember(self, predictions: Sequence[Prediction]) -> None:
+        """Keep these predictions, and drop the oldest ones beyond `most`."""
         rows = [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions]
         with self._transaction() as db:
             db.executemany("INSERT INTO predictions (id, version, answered, x) VALUES (?, ?, ?, ?)", rows)
             db.execute("DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most,))
 
     def fetch(self, ids: Sequence[str]) -> dict[str, Prediction]:
-        """Those of them that are kept."""
+        """Return those of these predictions that are kept."""
         with self._transaction() as db:
             rows = db.execute(f"SELECT id, version, answered, x FROM predictions WHERE id IN ({_marks(ids)})", ids)
             return {id: Prediction(id, version, json.loads(answered), x) for id, version, answered, x in rows}
 
     def drop(self, ids: Sequence[str]) -> None:
+        """Delete predictions that are no longer needed."""
         with self._transaction() as db:
             db.execute(f"DELETE FROM predictions WHERE id IN ({_marks(ids)})", ids)
 
     def forget(self, id: str) -> bool:
-        """Whether it was kept. Nothing of it stays in any file, were it dropped before or now."""
+        """Delete a prediction so that nothing of it remains in any file, even if it was dropped before.
+
+        Return whether it was kept, also if an earlier attempt deleted it but could not empty the log.
+        """
         with self._transaction() as db:
             if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
                 self._unscrubbed.add(id)
         with self._locked():
             truncate_log(self._db)
-            found, self._unscrubbed = id in self._unscrubbed, set()
-            return found
+            was_kept, self._unscrubbed = id in self._unscrubbed, set()
+            return was_kept
 
     def close(self) -> None:
         with self._lock:
@@ -99,7 +106,7 @@ class Predictions:
             try:
                 yield
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # not all have a code
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # not all errors have a code
                     self._try_again = time.monotonic() + PAUSE
                 raise JournalError(f"The predictions cannot be written or read ({error}).") from error
 
@@ -108,14 +115,14 @@ def _marks(ids: Sequence[str]) -> str:
     return ",".join("?" * len(ids))
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Nothing in it was promised to anyone, so a damaged one is put aside."""
+def _open(path: Path) -> sqlite3.Connection:
+    """Open the database. Nothing in it was promised to anyone, so a damaged one is set aside."""
     try:
         return open_database(path, SCHEMA, flushed=False)
     except JournalError as error:
         if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
             raise
         path.replace(path.with_name(f"{path.name}.damaged"))
-        for beside in ("-wal", "-shm"):
-            path.with_name(path.name + beside).unlink(missing_ok=True)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
         return open_database(path, SCHEMA, flushed=False)

@@ -1,4 +1,4 @@
-"""What is written into the journal: examples, batches, answers, versions. Each function is one operation."""
+"""What the journal holds: examples, batches, answers, versions. Each function is one operation."""
 
 import json
 import sqlite3
@@ -9,8 +9,8 @@ from typing import Any
 from evenkeel.errors import InputError
 
 TIDY_ROWS = 128  # at a time, so that nobody waits long
-INSERT_ROWS = 64  # by one statement: between two of them this thread may have to wait for its turn
-ANSWERS = 1_000  # that are remembered one by one
+INSERT_ROWS = 64  # per statement: between two statements this thread may have to wait for its turn
+ANSWERS = 1_000  # kept one by one
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS examples (
@@ -42,15 +42,17 @@ INSERT OR IGNORE INTO meta VALUES ('batch', 0), ('current', 0), ('accepted', 0),
 
 
 class UnknownError(InputError):
-    """There is nothing by this id."""
+    """There is nothing with this id."""
 
 
 class ConflictError(InputError):
-    """An id is known, with something else."""
+    """An id is already in use, with other content."""
 
 
 @dataclass(frozen=True)
 class Example:
+    """An example as the journal holds it."""
+
     id: str
     label: Hashable
     x: bytes
@@ -60,12 +62,16 @@ class Example:
 
 @dataclass(frozen=True)
 class CutBatch:
+    """A batch whose examples are fixed."""
+
     number: int
     examples: list[Example]
 
 
 @dataclass(frozen=True)
 class Version:
+    """What is recorded about a checkpoint."""
+
     number: int
     time: float
     learned: int
@@ -74,14 +80,14 @@ class Version:
 
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
-    """Which of them are new. One that is known by its id and is the same is not accepted twice."""
+    """Insert the examples whose ids are new, and return which ones are; raise ConflictError if a known one differs."""
     known = _digests(db, [example.id for example in examples if example.own])
     new = []
     for example in examples:
         new.append(example.id not in known)
         if known.setdefault(example.id, example.digest) != example.digest:
             raise ConflictError(
-                f"The example {example.id!r} was accepted before, with another sample or label. Give each its own id."
+                f"The example {example.id!r} was accepted before with another sample or label. Give each its own id."
             )
     fresh = [each for each, is_new in zip(examples, new, strict=True) if is_new]
     for start in range(0, len(fresh), INSERT_ROWS):
@@ -94,22 +100,23 @@ def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
 
 
 def _digests(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
-    """Of those ids that are known."""
+    """Return the digests of those ids that are known."""
     marks = ",".join("?" * len(ids))
     return dict(db.execute(f"SELECT id, digest FROM examples WHERE id IN ({marks})", ids).fetchall())
 
 
 def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tuple[int, int]:
-    """Cut up to `most` batches of what waits, in order of arrival: how many, and how many examples still wait.
+    """Cut up to `most` batches from the waiting examples, in order of arrival.
 
-    One that is not full is cut only where `partial`. More than can be cut are not counted, but one.
+    A batch that is not full is cut only if `partial`. Return how many batches were cut and how many examples still
+    wait; of those beyond `most` full batches, only one is counted.
     """
-    (found,) = db.execute(
+    (count,) = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM examples WHERE batch IS NULL LIMIT ?)", (size * most + 1,)
     ).fetchone()
-    cut = min(found // size, most) * size
+    cut = min(count // size, most) * size
     if not cut and partial:
-        cut = found
+        cut = count
     batches = -(-cut // size)
     first = _add(db, "batch", batches) - batches + 1
     db.execute(
@@ -117,22 +124,22 @@ def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tu
         "place FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?) WHERE seq = cut",
         (first, size, cut),
     )
-    return batches, found - cut
+    return batches, count - cut
 
 
 def batches(db: sqlite3.Connection, after: int) -> list[CutBatch]:
-    """Those that were cut after the one of that number, with what is in them."""
+    """Return the batches that were cut after the one with this number, with their examples."""
     rows = db.execute(
         "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > ? ORDER BY batch, seq", (after,)
     ).fetchall()
-    found: dict[int, CutBatch] = {}
+    by_number: dict[int, CutBatch] = {}
     for number, id, label, x in rows:
-        found.setdefault(number, CutBatch(number, [])).examples.append(Example(id, json.loads(label), x))
-    return list(found.values())
+        by_number.setdefault(number, CutBatch(number, [])).examples.append(Example(id, json.loads(label), x))
+    return list(by_number.values())
 
 
 def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
-    """How many examples are not inside the current checkpoint, and their labels."""
+    """Return how many examples are not in the current checkpoint, and their labels."""
     current = value(db, "current")
     where = "FROM examples WHERE x IS NOT NULL AND (batch IS NULL OR batch > ?)"
     count = db.execute(f"SELECT count(*) {where}", (current,)).fetchone()[0]
@@ -142,46 +149,49 @@ def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
 
 @dataclass(frozen=True)
 class Held:
-    """What there is of an example."""
+    """What the journal knows about an example."""
 
     known: bool
     batch: int | None = None
 
 
 def find(db: sqlite3.Connection, id: str) -> Held:
+    """Return what the journal knows about an example."""
     row = db.execute("SELECT batch FROM examples WHERE id = ?", (id,)).fetchone()
     return Held(known=False) if row is None else Held(known=True, batch=row[0])
 
 
 def delete(db: sqlite3.Connection, id: str, *, withdrawn: bool) -> None:
-    """`withdrawn`: it was not learned yet, and never will be."""
+    """Delete an example. `withdrawn`: it was not learned yet, and never will be."""
     db.execute("DELETE FROM examples WHERE id = ?", (id,))
     _add(db, "withdrawn", withdrawn)
 
 
 def next_number(db: sqlite3.Connection) -> int:
-    """A number for a version that no batch leads to."""
+    """Return a number for a version that does not end with a batch."""
     return _add(db, "batch", 1)
 
 
-def tell(db: sqlite3.Connection, told: Sequence[tuple[Example, Hashable | None]]) -> list[bool | None]:
-    """Make examples of predictions whose true labels are known now, each with what was answered.
+def tell(db: sqlite3.Connection, labelled: Sequence[tuple[Example, Hashable | None]]) -> list[bool | None]:
+    """Accept predictions whose true labels are now known as examples, each with the label that was answered.
 
-    None was answered where the prediction is not kept: then the example must be known already. Gives for each whether
-    the answer was right; None where the same was told before.
+    The answer is None if the prediction is no longer kept: then the example must be known already. Return for each
+    whether the answer was correct; None if the same label was submitted before.
     """
-    return [_tell_one(db, example, answered) for example, answered in told]
+    return [_tell_one(db, example, answered) for example, answered in labelled]
 
 
 def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | None) -> bool | None:
     if answered is None and not find(db, example.id).known:
         raise UnknownError(
-            f"There is no prediction {example.id!r} any more, or there never was. Send the example to /v1/learn."
+            f"There is no prediction {example.id!r}, or it is no longer kept. Send the example to /v1/learn."
         )
     try:
         (new,) = accept(db, [example])
     except ConflictError:
-        raise ConflictError(f"The prediction {example.id!r} was labelled before, and not {example.label!r}.") from None
+        raise ConflictError(
+            f"The prediction {example.id!r} was labelled before, with a label other than {example.label!r}."
+        ) from None
     if not new:
         return None
     right = answered == example.label and type(answered) is type(example.label)
@@ -193,9 +203,9 @@ def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | Non
 
 
 def note_version(db: sqlite3.Connection, version: Version, keep: int, back_to: int | None = None) -> list[int]:
-    """This version is the current one from here on. The numbers of those that are kept no longer.
+    """Make this version the current one, and return the numbers of those that are no longer kept.
 
-    `back_to`: batches after this one, the last that was learned, wait again to be cut anew.
+    `back_to`: the last batch that was learned; the examples of later batches wait to be cut again.
     """
     if back_to is not None:
         db.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (back_to,))
@@ -217,16 +227,18 @@ def note_version(db: sqlite3.Connection, version: Version, keep: int, back_to: i
 
 
 def drop_version(db: sqlite3.Connection, number: int) -> None:
+    """Delete the record of a version."""
     db.execute("DELETE FROM versions WHERE number = ?", (number,))
 
 
 def versions(db: sqlite3.Connection) -> list[Version]:
+    """Return the versions that are kept, the oldest first."""
     rows = db.execute("SELECT number, time, learned, asked, note FROM versions ORDER BY number").fetchall()
     return [Version(number, time, learned, bool(asked), note) for number, time, learned, asked, note in rows]
 
 
 def tidy(db: sqlite3.Connection, ids: int) -> bool:
-    """Drop a few of the payloads that are inside a checkpoint, and ids too old to come again; whether there is more."""
+    """Drop some samples that are in a checkpoint, and ids too old to be repeated; return whether there is more."""
     inside = (value(db, "current"), TIDY_ROWS)
     rows = [seq for (seq,) in db.execute("SELECT seq FROM examples WHERE x IS NOT NULL AND batch <= ? LIMIT ?", inside)]
     marks = ",".join("?" * len(rows))
@@ -241,19 +253,22 @@ def tidy(db: sqlite3.Connection, ids: int) -> bool:
 
 
 def value(db: sqlite3.Connection, name: str) -> Any:
+    """Return a value by its name; None if there is none."""
     row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return None if row is None else row[0]
 
 
 def set_value(db: sqlite3.Connection, name: str, value: object) -> None:
+    """Store a value under a name."""
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
 
 def recent_answers(db: sqlite3.Connection) -> list[bool]:
-    """Whether the answers labelled last were right, the newest last."""
+    """Return whether the answers that were labelled last were correct, the newest last."""
     return [bool(right) for (right,) in db.execute("SELECT right FROM answers ORDER BY seq").fetchall()]
 
 
 def _add(db: sqlite3.Connection, name: str, number: int) -> int:
+    """Add to a value, and return the sum."""
     row = db.execute("UPDATE meta SET value = value + ? WHERE name = ? RETURNING value", (int(number), name)).fetchone()
     return int(row[0])

@@ -1,4 +1,4 @@
-"""The files of versions: a learner and what was counted with it, written, read, gone back to, scrubbed."""
+"""The files of versions, each a learner and its counters: saving, loading, rolling back, scrubbing."""
 
 import time
 from collections.abc import Callable
@@ -19,19 +19,20 @@ from evenkeel.service.store.queries import UnknownError, Version
 
 
 class Writes(Protocol):
-    """A journal, or what stands for it in another process."""
+    """A journal, or its stand-in in another process."""
 
     def do(self, operation: Callable[..., Any]) -> Any: ...
 
 
 def load(model_folder: ModelFolder, number: int) -> tuple[Learner, Counters]:
+    """Return the learner and the counters of a version; raise CheckpointError if it cannot be read."""
     path = model_folder.version(number)
     try:
         return Learner.load(path), Counters.from_state(checkpoint.read(path)[0]["service"])
     except CheckpointError as error:
         others = [str(each) for each in model_folder.versions() if each != number]
-        way = f" Versions kept: {', '.join(others)}; `evenkeel serve --rollback N` starts from one." if others else ""
-        raise CheckpointError(f"{error}{way}") from None
+        hint = f" Other versions: {', '.join(others)}; `evenkeel serve --rollback N` starts from one." if others else ""
+        raise CheckpointError(f"{error}{hint}") from None
 
 
 def save(
@@ -46,12 +47,12 @@ def save(
     note: str = "",
     back_to: int | None = None,
 ) -> Version:
-    """Write a version and make it the current one. The journal needs nothing any more of what is inside."""
+    """Write a version and make it the current one. The journal no longer needs what is inside."""
     facts, tensors = learner.state()
     _write(model_folder.version(number), {**facts, "service": counters.state()}, tensors)
     version = Version(number, time.time(), counters.learned, asked, note)
     for old in journal.do(partial(queries.note_version, version=version, keep=keep, back_to=back_to)):
-        with suppress(OSError):  # a file that nobody knows any more goes at the next start
+        with suppress(OSError):  # a file without a record is deleted at the next start
             model_folder.version(old).unlink()
     return version
 
@@ -59,17 +60,17 @@ def save(
 def _write(path: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
     try:
         checkpoint.write(path, facts, tensors)
-    except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         reason = str(error).splitlines()[0]
         raise JournalError(
-            f"No checkpoint could be written ({reason}). The journal holds what is not in one."
+            f"No checkpoint could be written ({reason}). The journal keeps what is not in one."
         ) from None
 
 
 def go_back(
     model_folder: ModelFolder, journal: Writes, counters: Counters, number: int, *, learned: int, keep: int
 ) -> tuple[Learner, Version]:
-    """An earlier version under a new number. Batches after the one learned last wait again, to be cut anew."""
+    """Save an earlier version under a new number, as the current one. Batches not learned yet wait to be cut again."""
     known = [version.number for version in journal.do(queries.versions)]
     if number not in known:
         raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
@@ -81,7 +82,7 @@ def go_back(
 
 
 def scrub(path: Path, id: str) -> bool:
-    """Take an example out of the memory of a version; whether it was there."""
+    """Remove an example from the memory of a version; return whether it was there."""
     facts, tensors = checkpoint.read(path)
     memory, key = tensors["memory"], hash_key(id)
     parts = [memory, *([memory["held"]] if memory.get("held") else [])]

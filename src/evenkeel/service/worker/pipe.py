@@ -1,4 +1,4 @@
-"""What goes through the pipe between a service and its engine."""
+"""The pipe between a service and its worker, and what goes through it."""
 
 import pickle
 from collections import deque
@@ -14,7 +14,7 @@ from evenkeel.service.store.counters import Counters, percent_right, stored
 
 @dataclass(frozen=True)
 class Published:
-    """What answers: never changed, only replaced."""
+    """The model that predicts: never changed, only replaced."""
 
     version: int
     classifier: Classifier
@@ -23,26 +23,28 @@ class Published:
 
     @classmethod
     def of(cls, learner: Learner, version: int) -> "Published":
+        """Return a snapshot of the learner."""
         return cls(version, learner.snapshot(), stored(learner), learner.memory.nbytes)
 
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What is counted."""
+    """What the worker counts, and how it is doing."""
 
     learned: int = 0
     refused: int = 0
     tested: int = 0
     right: int = 0
-    lately: float | None = None  # share right, in percent, of the last 1,000 predicted before they were learned
+    lately: float | None = None  # percentage of the last 1,000 predicted correctly before they were learned
     counts: dict[Hashable, int] | None = None  # learned examples by label
     recency_bias: float | None = None
     recovering: bool = False
     saved: int = 0  # the last checkpoint
-    error: str | None = None  # why it does not go on
-    refusal: str | None = None  # why the last batch that could not be learned could not
+    error: str | None = None  # why learning is interrupted
+    refusal: str | None = None  # why the last refused batch could not be learned
 
     def counted(self, counters: Counters) -> "WorkerReport":
+        """Return the report with the values of these counters."""
         return replace(
             self,
             learned=counters.learned,
@@ -56,18 +58,23 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class Forgotten:
-    waiting: bool  # it was not learned yet, and will not be
-    memory: int  # samples of it that were in memory
-    versions: int  # older versions that held it too
-    prediction: bool  # it was kept to be labelled later
+    """What was removed when an id was forgotten."""
+
+    waiting: bool  # whether it was still waiting; it will not be learned
+    memory: int  # samples removed from memory
+    versions: int  # older versions that also held it
+    prediction: bool  # whether it was a prediction kept to be labelled later
 
 
 class PipeError(Exception):
-    """Nobody is at the other end."""
+    """The other end of the pipe is closed."""
 
 
 def send(connection: Connection, message: tuple[str, Any]) -> None:
-    """By value: a pipe's own way would leave tensors in shared memory, to be fetched from a sender that may be dead."""
+    """Send a message by value; raise PipeError if the other end is closed.
+
+    The connection's own pickling would leave tensors in shared memory, to be fetched from a sender that may be dead.
+    """
     content = pickle.dumps(message, protocol=5)
     try:
         connection.send_bytes(content)
@@ -76,6 +83,7 @@ def send(connection: Connection, message: tuple[str, Any]) -> None:
 
 
 def receive(connection: Connection) -> tuple[str, Any]:
+    """Wait for a message and return it; raise PipeError if the other end is closed."""
     try:
         content = connection.recv_bytes()
     except (EOFError, OSError) as error:
@@ -85,7 +93,7 @@ def receive(connection: Connection) -> tuple[str, Any]:
 
 
 class WorkerPipe:
-    """The engine's end of the pipe. While it waits for a reply, what else comes is kept for later."""
+    """The worker's end of the pipe. Other messages that arrive while it waits for a reply are kept for later."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -95,30 +103,31 @@ class WorkerPipe:
         send(self._connection, (kind, value))
 
     def receive(self, timeout: float | None) -> tuple[str, Any] | None:
-        """What came next; None if nothing did."""
+        """Return the next message; None if none arrives within `timeout` seconds."""
         if self._kept:
             return self._kept.popleft()
         try:
-            came = self._connection.poll(timeout)
+            has_message = self._connection.poll(timeout)
         except OSError as error:
             raise PipeError from error
-        return receive(self._connection) if came else None
+        return receive(self._connection) if has_message else None
 
     def do(self, operation: Callable[..., Any]) -> Any:
-        """Have something done with the journal."""
-        return self._ask("journal", operation)
+        """Run an operation of the journal in the service, and return its result."""
+        return self._request("journal", operation)
 
     def scrub(self) -> None:
-        """Nothing that was deleted may stay in the journal's log."""
-        self._ask("scrub", None)
+        """Remove everything that was deleted from the journal's log."""
+        self._request("scrub", None)
 
-    def _ask(self, kind: str, value: Any) -> Any:
+    def _request(self, kind: str, value: Any) -> Any:
+        """Send a message, and return the reply to it; raise the error if that is the reply."""
         self.send(kind, value)
         while True:
-            what, answer = receive(self._connection)
-            if what == "reply":
-                result, error = answer
+            received, content = receive(self._connection)
+            if received == "reply":
+                result, error = content
                 if error is not None:
                     raise error
                 return result
-            self._kept.append((what, answer))
+            self._kept.append((received, content))

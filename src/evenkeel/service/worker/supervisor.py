@@ -1,4 +1,4 @@
-"""The service's end of the pipe: what the engine last told, what waits for it, and commands to it."""
+"""The service's end of the pipe: what the worker last reported, what waits for it, and commands to it."""
 
 import atexit
 import itertools
@@ -23,13 +23,13 @@ from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.worker.pipe import PipeError, Published, WorkerReport, receive, send
 from evenkeel.service.worker.worker import run_worker
 
-SOON, PATIENCE = 0.1, 30.0  # seconds before an engine that died is started again, more each time it dies young
+SOON, PATIENCE = 0.1, 30.0  # seconds before a dead worker is restarted; longer each time it dies young
 
 
 class Supervisor:
-    """An engine, in a process of its own or in a thread; one that dies is started again where the journal is.
+    """A worker in a process of its own or in a thread. One that dies is restarted, and resumes from the journal.
 
-    `published` and `news` are what it last told.
+    `published` and `report` are what it last sent.
     """
 
     def __init__(
@@ -44,9 +44,8 @@ class Supervisor:
     ) -> None:
         self.published = published
         self.history = counters.history
-        self.report = WorkerReport(saved=published.version, recovering=True).counted(
-            counters
-        )  # until it says otherwise
+        # Until the worker sends its own.
+        self.report = WorkerReport(saved=published.version, recovering=True).counted(counters)
         self.saved_at = time.monotonic()
         self.answered = deque(journal.do(queries.recent_answers), maxlen=RECENT)
         self._model_folder, self._config, self._journal, self._apart = model_folder, config, journal, apart
@@ -54,25 +53,26 @@ class Supervisor:
         self._handled = Rate()
         self._reserved = 0  # examples about to be accepted
         self._queued = 0  # examples accepted but not learned
-        self._woken = False  # since it last asked for batches
-        self._untold: list[bool] = []  # whether answers that were given were right
+        self._woken = False  # since the worker last requested batches
+        self._unsent_answers: list[bool] = []  # whether labelled answers were correct; the worker does not know yet
         self._sending = threading.Lock()
         self._tickets = itertools.count()
         self._commands: dict[int, Future[Any]] = {}
         self._connection: Connection | None = None
         self._worker: Any = None  # a process or a thread
         self._ending = False
-        self.over: str | None = None  # why it will not go on
-        self._listener = threading.Thread(target=self._keep_going, name="learning", daemon=True)
+        self.over: str | None = None  # why learning has ended for good
+        self._listener = threading.Thread(target=self._supervise, name="learning", daemon=True)
         journal.write_alone(self._count).result()
 
     def start(self) -> None:
+        """Start the worker."""
         self._start_worker()
         self._listener.start()
         atexit.register(self._abandon)
 
     def stop(self) -> None:
-        """After the batch at hand, with a checkpoint."""
+        """Stop the worker after its current batch, with a checkpoint."""
         self._ending = True
         self._send("stop")
         if self._listener.ident is not None:
@@ -80,39 +80,40 @@ class Supervisor:
         atexit.unregister(self._abandon)
 
     def _abandon(self) -> None:
-        """At the end of a program that did not stop it: it hears no signals, and would be waited for."""
+        """Kill the worker if a program ends without stopping it: it ignores signals, and the exit would wait for it."""
         self._ending = True
         if self._apart:
             self._worker.kill()
 
     @property
     def alive(self) -> bool:
-        """Whether it is learning, or waiting to."""
+        """Check whether the worker is learning, or waiting to."""
         return self._listener.is_alive() and self.over is None
 
     @property
     def process(self) -> int | None:
-        """Of the engine, where it has one of its own."""
+        """Return the id of the worker's process; None if it has none of its own."""
         return getattr(self._worker, "pid", None)
 
     @property
     def rate(self) -> float:
-        """Examples learned a second, lately."""
+        """Return the examples learned per second, over the last ten seconds."""
         return self._handled.rate
 
     @property
     def error(self) -> str | None:
+        """Return why nothing is learned; None if all is well."""
         return self.over or self.report.error
 
     # The queue
 
     @property
     def waiting(self) -> int:
-        """Examples accepted, or about to be, but not learned."""
+        """Return the number of examples accepted, or about to be, but not learned."""
         return self._reserved + self._queued
 
     def reserve(self, count: int, most: int) -> bool:
-        """Room in the queue, of `most` places, for examples that are about to be accepted."""
+        """Reserve places in a queue of `most` for examples about to be accepted; return False if there are too few."""
         with self._counting:
             if self.waiting + count > most:
                 return False
@@ -120,45 +121,47 @@ class Supervisor:
             return True
 
     def settle(self, reserved: int, accepted: int) -> None:
-        """Of so many that were about to be, so many were accepted."""
+        """Replace reserved places by the number of examples that were accepted."""
         with self._counting:
             self._reserved -= reserved
             self._queued += accepted
         if accepted and not self._woken:  # once is enough: the pipe must not fill up while a batch is learned
-            self._woken = True  # before it can ask, which takes it back
+            self._woken = True  # set before the worker can request batches, which resets it
             self._send("wake")
 
     def _count(self, db: Any) -> None:
-        """In the journal's thread, when all that was accepted before is counted."""
+        """Count the queue. Runs in the journal's thread, after everything accepted before was counted."""
         with self._counting:
             self._queued = queries.waiting(db)[0]
 
     # Commands
 
     def command(self, name: str, **arguments: Any) -> "Future[Any]":
-        """Have something done between two batches."""
+        """Have the worker execute a command between two batches."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         ticket = next(self._tickets)
         self._commands[ticket] = future
         if not self.alive or not self._send("command", (ticket, name, arguments)):
-            self._refuse(self.error or "The learner is just being started again. Try it once more.", [ticket])
+            self._refuse(self.error or "The learning process is being restarted. Try again.", [ticket])
         return future
 
     def tell_answered(self, right: Sequence[bool]) -> None:
-        """Whether answers that were given were right."""
+        """Record whether labelled answers were correct."""
         self.answered.extend(right)
-        self._untold.extend(right)  # the engine hears it when it asks for something
+        self._unsent_answers.extend(right)  # sent with the worker's next request
 
-    def _refuse(self, why: str, tickets: Sequence[int]) -> None:
+    def _refuse(self, reason: str, tickets: Sequence[int]) -> None:
+        """Refuse commands with a JournalError."""
         for ticket in tickets:
-            future = self._commands.pop(ticket, None)  # another thread may have it already
+            future = self._commands.pop(ticket, None)  # another thread may have taken it already
             if future is not None:
-                future.set_exception(JournalError(why))
+                future.set_exception(JournalError(reason))
 
     # The pipe
 
     def _start_worker(self) -> None:
+        """Start a worker at the current version, with a new pipe."""
         ours, theirs = multiprocessing.Pipe()
         number = self._journal.do(partial(queries.value, name="current"))
         arguments = (theirs, self._model_folder.path, self._config, number)
@@ -178,10 +181,13 @@ class Supervisor:
             self._worker.start()
         finally:
             if self._apart:
-                theirs.close()  # so that its end is the end of the pipe
+                theirs.close()  # so that the pipe closes when the worker ends
 
     def _send(self, kind: str, value: Any = None, *, only: Connection | None = None) -> bool:
-        """`only`: if that is still the pipe. A reply to an engine that died would puzzle the next."""
+        """Send a message; return whether it was sent.
+
+        `only`: send only if this is still the pipe. A reply meant for a worker that died would confuse the next one.
+        """
         with self._sending:
             if self._connection is None or (only is not None and only is not self._connection):
                 return False
@@ -191,35 +197,36 @@ class Supervisor:
                 return False
             return True
 
-    def _keep_going(self) -> None:
-        """Listen to the engine; where it ends without a word, start another."""
+    def _supervise(self) -> None:
+        """Listen to the worker until it ends, then refuse the commands that are left."""
         try:
-            self._listen_on()
-        finally:  # whatever happened, an engine that is still there must not wait for us
+            self._listen_and_restart()
+        finally:  # whatever happened, a worker that is still there must not wait for us
             with self._sending:
                 if self._connection is not None:
                     self._connection.close()
                     self._connection = None
             self._refuse(self.error or "The service is being stopped.", list(self._commands))
 
-    def _listen_on(self) -> None:
+    def _listen_and_restart(self) -> None:
+        """Listen to the worker, and start another one whenever it dies without notice."""
         pause = SOON
         while True:
             begun = time.monotonic()
             if self._listen() or self._ending:
                 break
-            self.report = replace(self.report, error="The learning process died. It is started again.")
-            self._refuse("The learning process died, and is started again. Try it once more.", list(self._commands))
+            self.report = replace(self.report, error="The learning process died. It is being restarted.")
+            self._refuse("The learning process died, and is being restarted. Try again.", list(self._commands))
             pause = SOON if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
             time.sleep(pause)
             with suppress(EvenkeelError, OSError):
                 self._start_worker()
-            if self._ending:  # perhaps said to the one that died
+            if self._ending:  # the request may have gone to the one that died
                 self._send("stop")
         self._worker.join()
 
     def _listen(self) -> bool:
-        """Until the engine says that it has ended; False if it did not say so."""
+        """Handle messages until the worker reports that it has ended; return False if it ended without a report."""
         connection = self._connection
         while connection is not None:
             try:
@@ -230,16 +237,17 @@ class Supervisor:
                 self.over = value
             if kind in ("failed", "stopped"):
                 return True
-            self._hear(kind, value, connection)
+            self._handle(kind, value, connection)
         return False
 
-    def _hear(self, kind: str, value: Any, connection: Connection) -> None:
+    def _handle(self, kind: str, value: Any, connection: Connection) -> None:
+        """Handle a message of the worker."""
         if kind == "handled":
             self._handled.add(value)
             with self._counting:
                 self._queued -= value
         elif kind == "published":
-            if value.version >= self.published.version:  # else it is catching up after it died
+            if value.version >= self.published.version:  # otherwise it is catching up after it died
                 self.published = value
         elif kind == "news":
             self.report = value
@@ -257,12 +265,13 @@ class Supervisor:
                 future.set_exception(error)
         else:
             self._woken = False
-            untold, self._untold = self._untold, []
-            if untold:
-                self._send("answered", untold)
-            asked: Future[Any] = self._journal.write(value) if kind == "journal" else self._journal.scrub()
-            asked.add_done_callback(partial(self._reply, connection))
+            unsent, self._unsent_answers = self._unsent_answers, []
+            if unsent:
+                self._send("answered", unsent)
+            request: Future[Any] = self._journal.write(value) if kind == "journal" else self._journal.scrub()
+            request.add_done_callback(partial(self._reply, connection))
 
     def _reply(self, connection: Connection, done: "Future[Any]") -> None:
+        """Send the outcome of a request to the worker that made it."""
         error = done.exception()
         self._send("reply", (None, error) if error is not None else (done.result(), None), only=connection)

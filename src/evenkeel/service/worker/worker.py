@@ -1,7 +1,7 @@
-"""The one learner behind a service: it learns what the journal holds, in order, batch by batch.
+"""The worker behind a service, which learns what the journal holds, in order, batch by batch.
 
-It runs in a process of its own, so that answers never wait for it, and speaks with the service by a pipe: it asks to
-have batches cut, which it then reads itself, and sends what the world may see. `learning` is the other end.
+It runs in a process of its own, so that predictions never wait for it, and talks to the service through a pipe: it
+requests that batches be cut, reads them itself, and sends what is to be published. `supervisor` is the other end.
 """
 
 import os
@@ -30,16 +30,19 @@ from evenkeel.service.store.journal import JournalError, open_reader
 from evenkeel.service.store.queries import CutBatch, UnknownError, Version
 from evenkeel.service.worker.pipe import Forgotten, PipeError, Published, WorkerPipe, WorkerReport
 
-AHEAD = 16  # batches cut in one commit of the journal, when so much is waiting
+AHEAD = 16  # batches cut in one commit of the journal, if that many are waiting
 PUBLISH = 0.2  # seconds between snapshots, at least
-PUBLISHING = 0.1  # share of the time that may be spent on them, at most: a large network is published less often
-MEASURE = 5.0  # seconds between points of the history, while something is learned
-NICE = 10  # how much the process of the learner stands back where there are few cores
-PAUSE = 1.0  # seconds before the journal is tried again after it failed
+PUBLISHING = 0.1  # maximum share of the time spent on snapshots: a large network is published less often
+MEASURE = 5.0  # seconds between points of the history, while learning
+NICE = 10  # niceness of the learner's process, which gives way to requests where there are few cores
+PAUSE = 1.0  # seconds before the journal is tried again after a failure
 
 
 class Worker:
-    """Everything that changes the learner happens here. `number` is that of the last batch learned: the version."""
+    """The owner of the learner: everything that changes it happens here.
+
+    `number` is that of the last batch learned: the version.
+    """
 
     def __init__(
         self,
@@ -57,43 +60,43 @@ class Worker:
         self._answered = deque(pipe.do(queries.recent_answers), maxlen=RECENT)
         self._journal = journal
         self._ahead = deque[CutBatch]()
-        self._sure = False  # that what is ahead is what the journal says; not after it failed
+        self._in_sync = False  # whether `_ahead` is what the journal holds; not after a failure
         self._report = WorkerReport(recovering=True, saved=number)
-        self._forgetting: set[str] = set()  # left memory, but no checkpoint has been written since
-        self._waiting = True  # whether there may be something to learn beside what is ahead
-        self._partial_since: float | None = None  # when fewer than a batch were first seen to wait
+        self._forgetting: set[str] = set()  # removed from memory, but no checkpoint has been written since
+        self._waiting = True  # whether there may be something to learn besides `_ahead`
+        self._partial_since: float | None = None  # when fewer examples than a batch were first seen waiting
         self._unpublished = self._unsaved = self._unmeasured = 0  # batches
         self._published_at = self._point_at = self._saved_at = time.monotonic()
         self._measure_again = 0.0
         self._publish_every = PUBLISH
-        self._handled = 0  # examples that wait no longer, but nobody was told so yet
+        self._handled = 0  # examples that no longer wait, not reported yet
         self._lately = Rate()
 
     def run(self) -> None:
-        """Until it is told to stop."""
+        """Learn until a stop request arrives."""
         self._publish()
         pause: float | None = 0.0
-        while self._obey(pause):
+        while self._handle_messages(pause):
             try:
                 batch = self._next()
                 pause = self._rest() if batch is None else self._learn(batch)
                 self._note(error=None)
             except JournalError as error:
                 self._note(error=str(error))
-                self._sure = False
+                self._in_sync = False
                 pause = PAUSE
         if self._unsaved:
             self.save()
 
-    def _note(self, **report: Any) -> None:
-        """Whether it goes on is told at once, everything else with the next snapshot."""
-        told = replace(self._report, **report)
-        if (told.error, told.recovering) != (self._report.error, self._report.recovering):
-            self.pipe.send("news", told)
-        self._report = told
+    def _note(self, **changes: Any) -> None:
+        """Change the report. A change of `error` or `recovering` is sent at once, all else with the next snapshot."""
+        report = replace(self._report, **changes)
+        if (report.error, report.recovering) != (self._report.error, self._report.recovering):
+            self.pipe.send("news", report)
+        self._report = report
 
-    def _obey(self, pause: float | None) -> bool:
-        """Wait for a message, so long at most, and do what all that came say; False if that was to stop."""
+    def _handle_messages(self, pause: float | None) -> bool:
+        """Wait up to `pause` seconds for messages and handle them; return False on a stop request."""
         message = self.pipe.receive(pause)
         while message is not None:
             kind, value = message
@@ -109,20 +112,22 @@ class Worker:
         return True
 
     def _command(self, ticket: int, name: str, arguments: dict[str, Any]) -> None:
+        """Execute a command, and send its result or error."""
         commands: dict[str, Callable[..., Any]] = {"save": self.save, "rollback": self.rollback, "forget": self.forget}
-        result, fault = None, None
+        result, failure = None, None
         try:
             result = commands[name](**arguments)
         except EvenkeelError as error:
-            fault = error
+            failure = error
         if self._unpublished:
-            self._publish()  # whoever gave the command sees all that was learned before it
-        self.pipe.send("done", (ticket, result, fault))
+            self._publish()  # the client that gave the command sees everything learned before it
+        self.pipe.send("done", (ticket, result, failure))
 
     # Learning
 
     def _next(self) -> CutBatch | None:
-        if not self._sure:
+        """Return the next batch, cut now if need be; None if there is none yet."""
+        if not self._in_sync:
             self._read()
         if not self._ahead:
             self._note(recovering=False)
@@ -138,16 +143,16 @@ class Worker:
         return self._ahead.popleft() if self._ahead else None
 
     def _read(self) -> None:
-        """What was cut but not learned."""
-        self._sure = False
+        """Read the batches that were cut but not learned."""
+        self._in_sync = False
         try:
             self._ahead = deque(queries.batches(self._journal, after=self.number))
         except sqlite3.Error as error:
             raise JournalError(f"The journal cannot be read ({error}).") from error
-        self._sure = True
+        self._in_sync = True
 
     def _rest(self) -> float | None:
-        """Nothing to learn now: catch up with what can wait. How long there is nothing to do; None for ever."""
+        """Do what is due while there is nothing to learn; return the seconds until more is due, None if nothing is."""
         now = time.monotonic()
         if self._unpublished and now - self._published_at >= self._publish_every:
             self._publish()
@@ -164,12 +169,13 @@ class Worker:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _learn(self, batch: CutBatch) -> float:
+        """Learn a batch, then do what is due; return the seconds to wait before the next one."""
         labels = [example.label for example in batch.examples]
         x = unpack([example.x for example in batch.examples], self.config.input)
         try:
             self.counters.test(self.learner, x, labels)
             self.learner.learn(x, labels, key=[example.id for example in batch.examples])
-        except EvenkeelError as error:  # a number that is not finite; the same again after a crash
+        except EvenkeelError as error:  # a value is not finite; a replay after a crash refuses it too
             self.counters.refused += len(labels)
             self._report = replace(self._report, refusal=f"Batch {batch.number} was not learned: {error}")
         else:
@@ -191,18 +197,19 @@ class Worker:
         return 0.0
 
     def _publish(self) -> None:
+        """Send the report and a snapshot to the service."""
         self._measure()
         begun = time.monotonic()
         self._report = self._report.counted(self.counters)
         self.pipe.send("news", self._report)
         self.pipe.send("published", Published.of(self.learner, self.number))
-        self.pipe.send("handled", self._handled)  # after the snapshot: who waits no longer is in what answers
+        self.pipe.send("handled", self._handled)  # after the snapshot, so that what no longer waits is in it
         self._handled = 0
         self._published_at, self._unpublished = time.monotonic(), 0
         self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
 
     def _measure(self) -> None:
-        """The recency bias, unless it would take too much of the time."""
+        """Measure the recency bias, unless that would take too much of the time."""
         begun = time.monotonic()
         if begun >= self._measure_again:
             self._report = replace(self._report, recency_bias=memory_recency_bias(self.learner, self.counters.newest))
@@ -210,7 +217,7 @@ class Worker:
             self._measure_again = now + (now - begun) / PUBLISHING
 
     def _add_point(self) -> None:
-        """To the history."""
+        """Add a point to the history."""
         self._measure()
         self.counters.add_point(
             accuracy=percent_right(self.counters.tested_lately),
@@ -225,21 +232,22 @@ class Worker:
     # Commands
 
     def save(self, *, asked: bool = False, note: str = "") -> Version:
-        """A checkpoint of what was learned until now."""
+        """Write a checkpoint of what has been learned so far."""
         keep = self.config.checkpoints.keep
         version = versions.save(
             self.model_folder, self.pipe, self.learner, self.counters, self.number, keep=keep, asked=asked, note=note
         )
-        self._has_saved()
+        self._report_saved()
         return version
 
-    def _has_saved(self) -> None:
+    def _report_saved(self) -> None:
+        """Report that the current version was saved."""
         self._saved_at, self._unsaved = time.monotonic(), 0
         self._report = replace(self._report, saved=self.number)
         self.pipe.send("saved", self.number)
 
     def rollback(self, number: int) -> Version:
-        """Go on from an earlier version. What was learned since then is gone; what waits is learned."""
+        """Resume from an earlier version. What was learned since then is lost; what waits is learned."""
         keep = self.config.checkpoints.keep
         learner, version = versions.go_back(
             self.model_folder, self.pipe, self.counters, number, learned=self.number, keep=keep
@@ -247,14 +255,14 @@ class Worker:
         self.learner, self.number = learner, version.number
         self._ahead.clear()  # they wait again
         self._waiting = True
-        self._has_saved()
+        self._report_saved()
         self._publish()
         return version
 
     def forget(self, id: str, *, prediction: bool) -> Forgotten:
         """Remove an example from the journal, from memory, and from the memory of every version that is kept.
 
-        `prediction`: something was removed already.
+        `prediction`: whether a prediction with this id was removed already.
         """
         held = self.pipe.do(partial(queries.find, id=id))
         learned = held.batch is not None and held.batch <= self.number
@@ -263,10 +271,10 @@ class Worker:
         if memory:
             self._forgetting.add(id)
         if learned or memory or self._unsaved:
-            self.save()  # the journal needs the example no longer; and no version that is scrubbed is the current one
+            self.save()  # then the journal no longer needs the example, and the current version needs no scrubbing
         older = sum(self._scrub(number, id) for number in self.model_folder.versions() if number != self.number)
         if not (held.known or prediction or memory or older):
-            raise UnknownError(f"Nothing is held under the id {id!r}: neither in the journal nor in memory.")
+            raise UnknownError(f"Nothing is stored under the id {id!r}, neither in the journal nor in memory.")
         self.pipe.do(partial(queries.delete, id=id, withdrawn=waits))
         if waits:
             kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
@@ -278,7 +286,7 @@ class Worker:
         return Forgotten(waits, memory, older, prediction)
 
     def _scrub(self, number: int, id: str) -> bool:
-        """Whether an older version held it. One that cannot be read can be of no use, and is deleted."""
+        """Remove an example from an older version; return whether it was there. An unreadable version is deleted."""
         try:
             return versions.scrub(self.model_folder.version(number), id)
         except CheckpointError:
@@ -288,11 +296,11 @@ class Worker:
 
 
 def run_worker(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
-    """The life of an engine. Without the service at the other end it ends at once: another one may have taken over."""
+    """Run a worker until it is stopped. It ends at once if the service is gone: another one may have taken over."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to hear; it says when to stop
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which says when to stop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.nice(NICE)  # answers come first
+        os.nice(NICE)  # requests come first
     torch.set_num_threads(config.threads or torch.get_num_threads())
     pipe = WorkerPipe(connection)
     try:
@@ -302,7 +310,7 @@ def run_worker(connection: Connection, path: Path, config: ServiceConfig, number
         pipe.send("stopped")
     except PipeError:
         pass
-    except Exception as error:  # our bug, or no memory left: what was published still answers
+    except Exception as error:  # a bug of ours, or out of memory: the published model still predicts
         with suppress(PipeError):
             pipe.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
         raise

@@ -1,11 +1,11 @@
-// Lines over time, with axes, and values under the pointer.
+// Line charts over time, with axes and the values under the pointer.
 
 import { $, make, draw, number, short, clock } from "./words.js";
 
 function ticksBetween(low, high, count, smallest = 0) {
   const rough = Math.max((high - low) / count, smallest, 1e-9);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const factors = power >= 10 ? [1, 2, 2.5, 5, 10] : [1, 2, 5, 10]; // so that small ticks are whole numbers
+  const factors = power >= 10 ? [1, 2, 2.5, 5, 10] : [1, 2, 5, 10]; // so that small ticks are integers
   const step = power * factors.find((factor) => factor * power >= rough * 0.999);
   const ticks = [];
   for (let place = Math.floor(low / step); place * step < high + step * 0.999; place++) ticks.push(place * step);
@@ -97,7 +97,7 @@ export class Chart {
   }
 
   drawAcrossTick(at, text) {
-    const x = Math.min(Math.max(this.x(at), Chart.margin.left), this.width - 24); // no half words at the edge
+    const x = Math.min(Math.max(this.x(at), Chart.margin.left), this.width - 24); // so that no text is cut off at the edge
     this.svg.append(draw("text", { x, y: Chart.height - 6, "text-anchor": "middle" }, text));
   }
 
@@ -125,7 +125,7 @@ export class Chart {
     if (!move || !this.points.length) return;
     event.preventDefault();
     this.choose((this.chosen ?? this.points.length - 1) + move);
-    this.readout.setAttribute("aria-live", "polite"); // only here: every refresh read aloud would be a torment
+    this.readout.setAttribute("aria-live", "polite"); // only here: a screen reader must not read every refresh aloud
   }
 
   choose(place) {

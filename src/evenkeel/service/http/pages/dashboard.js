@@ -8,19 +8,19 @@ const HISTORY_SECONDS = 5;
 const PATIENCE_SECONDS = 8;
 const PATIENCE_TO_SEND_SECONDS = 60; // an image takes its time
 const KEY = "evenkeel-key";
-const MANY_CLASSES = 12; // from here on a list alone gives no overview
+const MANY_CLASSES = 12; // beyond that, a list alone gives no overview
 const STATES = {
   learning: "learning",
   idle: "idle, waiting for examples",
-  recovering: "recovering: learning again what was not in the last checkpoint",
-  stopped: "stopped: it answers, but does not learn",
+  recovering: "recovering: replaying the examples learned since the last checkpoint",
+  stopped: "stopped: it predicts, but does not learn",
 };
 
 // The server
 
 class Refusal extends Error {
-  constructor(status, sentence) {
-    super(sentence);
+  constructor(status, message) {
+    super(message);
     this.status = status;
   }
 }
@@ -53,7 +53,7 @@ class Poll {
     this.stop();
     const turn = async () => {
       await this.refresh();
-      if (this.turn === turn) this.timer = setTimeout(turn, this.seconds * 1000); // else it was stopped meanwhile
+      if (this.turn === turn) this.timer = setTimeout(turn, this.seconds * 1000); // otherwise it was stopped meanwhile
     };
     this.turn = turn;
     turn();
@@ -65,10 +65,10 @@ class Poll {
   }
 }
 
-const answeredLine = { field: "answered", name: "Answered", look: "first" };
+const answeredLine = { field: "answered", name: "Answers", look: "first" };
 const testedLine = { field: "accuracy", name: "Before learning", look: "second" };
 const biasLine = { field: "recency_bias", name: "Bias", look: "first" };
-const noBias = "Nothing yet: no class is older";
+const noBias = "Nothing yet: there are no older classes";
 const charts = [
   new Chart("accuracy-chart", [answeredLine, testedLine], percent, { isPercent: true }),
   new Chart("bias-chart", [biasLine], percent, { isPercent: true, fromZero: true, nothing: noBias }),
@@ -84,10 +84,10 @@ function showHistory() {
 async function refreshHistory() {
   try {
     ({ points } = await call("history"));
-    $("history-fault").textContent = "";
+    $("history-error").textContent = "";
     showHistory();
   } catch (error) {
-    if (error.status) $("history-fault").textContent = error.message; // out of reach: the status says so already
+    if (error.status) $("history-error").textContent = error.message; // 0 is out of reach, which the status reports already
   }
 }
 
@@ -111,12 +111,12 @@ function bar(share) {
   return make("span", { class: "bar", "aria-hidden": "true" }, filling);
 }
 
-/** At most two lines of it; all of it where one points at it. */
+/** At most two lines of a label; all of it in a tooltip. */
 const clamped = (label) => make("span", { class: "clamped", title: shown(label) }, shown(label));
 
 function showClasses() {
   const now = JSON.stringify([$("order").value, classes]);
-  if (now === classesDrawn) return; // keeps what somebody is selecting
+  if (now === classesDrawn) return; // so that a selection is not lost
   classesDrawn = now;
   const ordered = inOrder($("order").value);
   const largest = (field) => Math.max(1, ...classes.map((each) => each[field]));
@@ -133,15 +133,15 @@ function showClasses() {
   setText("class-count", number(classes.length));
   $("classes").hidden = !classes.length;
   $("overview").replaceChildren(...(classes.length > MANY_CLASSES ? [overview(ordered, most)] : []));
-  tellPointed(ordered);
+  showPointedAt(ordered);
   showKnownLabels();
 }
 
-function tellPointed(ordered) {
+function showPointedAt(ordered) {
   $("pointed").hidden = classes.length <= MANY_CLASSES;
   const each = ordered[pointedAt];
   const values = each && `${shown(each.label)}: ${number(each.learned)} in the stream, ${number(each.memory)} in memory`;
-  setText("pointed", values ?? "Stream upwards, memory downwards; point at a class.");
+  setText("pointed", values ?? "Up: in the stream. Down: in memory. Point at a class for its numbers.");
 }
 
 function showKnownLabels() {
@@ -151,7 +151,7 @@ function showKnownLabels() {
   $("known-labels").replaceChildren(...classes.map(({ label }) => make("option", { value: String(label) })));
 }
 
-/** All classes in one glance: the stream upwards, memory downwards, each against its own largest. */
+/** All classes at a glance: the stream upwards, memory downwards, each relative to its own maximum. */
 function overview(ordered, most) {
   const [left, middle, half] = [40, 64, 56];
   const width = Math.max(200, $("overview").clientWidth);
@@ -170,7 +170,7 @@ function overview(ordered, most) {
   });
   svg.addEventListener("pointermove", (event) => {
     pointedAt = Math.floor((event.clientX - svg.getBoundingClientRect().left - left) / each);
-    tellPointed(ordered);
+    showPointedAt(ordered);
   });
   return svg;
 }
@@ -179,7 +179,7 @@ function overview(ordered, most) {
 
 let reachedAt = null;
 
-/** Where the journal cannot be opened, the service knows less of itself, and parts are missing here. */
+/** If the journal cannot be opened, parts of the status are missing. */
 function showStatus(status) {
   const { examples = {}, accuracy = {}, queue = {}, memory = {}, checkpoint } = status;
   const { answered = {}, before_learning: tested = {} } = accuracy;
@@ -190,9 +190,9 @@ function showStatus(status) {
     checkpoint: checkpoint ? `checkpoint ${number(checkpoint.version)}, ${duration(checkpoint.seconds)} ago` : "",
     uptime: `up ${duration(status.uptime)}`,
     answered: percent(answered.recent),
-    "answered-of": `${number(answered.right)} of ${number(answered.labelled)} in all`,
+    "answered-of": `${number(answered.right)} of ${number(answered.labelled)} in total`,
     tested: percent(tested.recent),
-    "tested-of": `${number(tested.right)} of ${number(tested.tested)} in all`,
+    "tested-of": `${number(tested.right)} of ${number(tested.tested)} in total`,
     bias: percent(status.recency_bias),
     learned: number(examples.learned),
     "learned-of": learnedOf(examples),
@@ -210,7 +210,7 @@ function showStatus(status) {
   $("so-far").hidden = !examples.learned;
   $("tiles").hidden = !status.examples;
   document.title = `${status.title}, ${status.state} · Evenkeel`;
-  $("main").hidden = false; // before anything is drawn: what is hidden has no width
+  $("main").hidden = false; // before anything is drawn: hidden elements have no width
   showClasses();
   prepareTrial(status.input);
 }
@@ -224,9 +224,9 @@ function learnedOf({ accepted, refused, withdrawn }) {
   return [`of ${number(accepted)} accepted`, ...extras.map(([count, word]) => `${number(count)} ${word}`)].join(", ");
 }
 
-function showTrouble(sentence) {
-  $("trouble").hidden = !sentence;
-  setText("trouble", sentence ?? "");
+function showTrouble(message) {
+  $("trouble").hidden = !message;
+  setText("trouble", message ?? "");
 }
 
 async function refreshStatus() {
@@ -239,7 +239,7 @@ async function refreshStatus() {
     $("key-form").hidden = true;
     $("forget-key").hidden = !sessionStorage.getItem(KEY);
   } catch (error) {
-    if (error.status === 401) return; // the form asks
+    if (error.status === 401) return; // the form asks for a key
     if (!(error instanceof Refusal)) console.error(error);
     document.body.classList.add("stale");
     $("state").className = "badge away";
@@ -249,16 +249,16 @@ async function refreshStatus() {
   }
 }
 
-// When to ask
+// Polling
 
 const polls = [new Poll(STATUS_SECONDS, refreshStatus), new Poll(HISTORY_SECONDS, refreshHistory)];
 const startPolls = () => polls.forEach((poll) => poll.start());
 const stopPolls = () => polls.forEach((poll) => poll.stop());
 
-function askForKey(sentence) {
+function askForKey(message) {
   stopPolls();
   showTrouble(null);
-  setText("key-fault", sentence);
+  setText("key-error", message);
   setText("state", "key needed");
   $("state").className = "badge";
   $("main").hidden = true;
@@ -291,7 +291,7 @@ window.addEventListener("resize", () => {
 
 // Try it
 
-let trial = null; // the sample that was asked about last, and the id of the answer
+let trial = null; // the sample that was predicted last, and the id of the prediction
 
 function prepareTrial(input) {
   const isImage = input.kind === "image";
@@ -308,11 +308,11 @@ function commandFor({ kind, features }) {
   const few = features <= 8 ? Array.from({ length: features }, (_, place) => place / 10) : `<${counted(features, "number")}>`;
   const sample = kind === "image" ? '"image": "<base64 of a PNG or JPEG>"' : `"x": [${few}]`;
   const lines = [`curl ${new URL("v1/learn", location).href}`, "-H 'Content-Type: application/json'"];
-  if (sessionStorage.getItem(KEY)) lines.push("-H 'Authorization: Bearer KEY'"); // not the key itself: it may be seen
+  if (sessionStorage.getItem(KEY)) lines.push("-H 'Authorization: Bearer KEY'"); // not the key itself: others may see the screen
   return [...lines, `-d '{${sample}, "label": "cat"}'`].join(" \\\n  ");
 }
 
-/** Numbers of a text: JSON, or anything with commas or blanks between. Throws a sentence. */
+/** The numbers in a text: JSON, or anything separated by commas or spaces. Throws an error to be shown. */
 function vectorOf(text) {
   const words = text.replace(/[[\]]/g, " ").split(/[\s,;]+/).filter(Boolean);
   const wrong = words.find((word) => !Number.isFinite(Number(word)));
@@ -331,24 +331,24 @@ function labelOf(text) {
 
 function clearTrial() {
   $("answer").replaceChildren();
-  for (const id of ["try-fault", "taught"]) setText(id, "");
+  for (const id of ["try-error", "taught"]) setText(id, "");
   for (const id of ["teach", "again"]) $(id).hidden = true;
 }
 
 async function predict(sample) {
   const mine = (trial = { sample, id: null });
   clearTrial();
-  setText("answer", "Asking …");
+  setText("answer", "Predicting …");
   try {
     const { version, predictions: [prediction] } = await call("predict", { ...sample, top: 5 });
-    if (trial !== mine) return; // something else was asked meanwhile
+    if (trial !== mine) return; // another sample was sent meanwhile
     trial.id = prediction.id;
     showAnswer(version, prediction);
     offerTeaching("Correct?", "Another label", prediction);
   } catch (error) {
     if (trial !== mine) return;
     clearTrial();
-    setText("try-fault", error.message);
+    setText("try-error", error.message);
     if (error.status === 409) offerTeaching("Teach it", "Its label", null);
   }
 }
@@ -359,7 +359,7 @@ function showAnswer(version, { label, probabilities }) {
     const share = make("span", { class: "count" }, percent(100 * probability));
     return make("li", {}, clamped(label), bar(probability), share);
   });
-  const source = make("p", { class: "note" }, `Answered by version ${number(version)}.`);
+  const source = make("p", { class: "note" }, `Predicted by version ${number(version)}.`);
   $("answer").replaceChildren(verdict, make("ol", {}, ...rows), source);
 }
 
@@ -381,9 +381,9 @@ function offerTeaching(question, labelName, prediction) {
 
 async function teach(label) {
   const mine = trial;
-  setText("try-fault", "");
+  setText("try-error", "");
   if (typeof label === "number" && !Number.isSafeInteger(label)) {
-    setText("try-fault", "This number is too large for a browser to repeat exactly. Teach it through the API.");
+    setText("try-error", "This number is too large for a browser to represent exactly. Teach it through the API.");
     return;
   }
   setTeachable(false);
@@ -393,11 +393,11 @@ async function teach(label) {
     if (trial !== mine) return;
     $("teach").hidden = true;
     $("again").hidden = false;
-    setText("taught", `Taught: ${shown(label)}. It is learned with the next batch.`);
+    setText("taught", `Taught: ${shown(label)}. It will be learned with the next batch.`);
     $("again").focus(); // the button that was pressed is gone
     polls[0].start();
   } catch (error) {
-    if (trial === mine) setText("try-fault", error.message);
+    if (trial === mine) setText("try-error", error.message);
   } finally {
     setTeachable(true);
   }
@@ -414,7 +414,7 @@ function chooseImage(file) {
   $("preview").hidden = false;
   const reader = new FileReader();
   reader.addEventListener("load", () => predict({ image: reader.result }));
-  reader.addEventListener("error", () => setText("try-fault", "The file cannot be read."));
+  reader.addEventListener("error", () => setText("try-error", "The file cannot be read."));
   reader.readAsDataURL(file);
 }
 
@@ -425,7 +425,7 @@ $("vector-form").addEventListener("submit", (event) => {
   } catch (error) {
     trial = null;
     clearTrial();
-    setText("try-fault", error.message);
+    setText("try-error", error.message);
   }
 });
 $("vector").addEventListener("input", () => {
@@ -440,7 +440,7 @@ $("teach").addEventListener("submit", (event) => {
   if ($("label").value.trim()) teach(labelOf($("label").value));
 });
 $("again").addEventListener("click", () => {
-  $("answer").focus(); // this button goes
+  $("answer").focus(); // this button disappears
   predict(trial.sample);
 });
 $("image").addEventListener("change", () => {
@@ -450,8 +450,8 @@ $("image").addEventListener("change", () => {
 const isOverDrop = (event) => !$("image-form").hidden && $("drop").contains(event.target);
 for (const kind of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return; // text is still dragged into fields
-    event.preventDefault(); // beside the place a browser would leave the page for the file
+    if (!event.dataTransfer?.types.includes("Files")) return; // text can still be dragged into fields
+    event.preventDefault(); // elsewhere on the page a browser would leave it to open the file
     $("drop").classList.toggle("over", kind === "dragover" && isOverDrop(event));
     if (kind === "drop" && isOverDrop(event)) chooseImage(event.dataTransfer.files[0]);
   });

@@ -1,4 +1,4 @@
-// Elements and numbers. Labels are what people sent: they only ever enter the page as text, never as HTML.
+// Elements and numbers. Labels come from clients: they only ever enter the page as text, never as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
