@@ -12,7 +12,7 @@ import torch
 
 import evenkeel as ek
 from evenkeel.errors import InputError, RunError, SettingsError
-from evenkeel.experiment.folder import MODEL
+from evenkeel.experiment.run_folder import MODEL
 from evenkeel.experiment.setup import new_learner, planned
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.records import to_line
@@ -372,11 +372,11 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     text = (tmp_path / RECORDS).read_bytes().splitlines(keepends=True)
     for wrong in (text[:4], [*text[:3], *text[4:]], [*text[:4], *text[3:]], [line[:-1] + b"\r\n" for line in text]):
         (tmp_path / RECORDS).write_bytes(b"".join(wrong))
-        with pytest.raises(RunError, match=r"is not what it was at the last checkpoint"):
+        with pytest.raises(RunError, match=r"does not match the last checkpoint"):
             list(ek.run(config(), data=DATA, out=tmp_path))
     (tmp_path / RECORDS).write_bytes(b"".join(text))
     (tmp_path / MODEL).write_bytes(b"not a model")
-    with pytest.raises(RunError, match=r"cannot go on: .*model.ek' is not a complete checkpoint.* Delete"):
+    with pytest.raises(RunError, match=r"cannot be resumed: .*model.ek' is not a complete checkpoint.* Delete"):
         list(ek.run(config(), data=DATA, out=tmp_path))
     file = tmp_path / "file"
     file.touch()
@@ -398,7 +398,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("evenkeel.learning.checkpoint.write", full)
-    with pytest.raises(RunError, match=r"Cannot write to '.*': No space left on device. What is there stays."):
+    with pytest.raises(RunError, match=r"Cannot write to '.*': No space left on device. Existing files are unchanged."):
         list(ek.run(config(), data=DATA, out=tmp_path, save_every=0))
     monkeypatch.undo()
     whole = list(map(to_line, ek.run(config(), data=DATA)))

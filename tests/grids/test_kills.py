@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.experiment.config import Config
-from evenkeel.experiment.folder import MODEL
+from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger, run_key
 from tests.helpers.grids import GRID, require_same, undisturbed

@@ -10,7 +10,7 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.errors import RunError, SettingsError
-from evenkeel.experiment.folder import Folder
+from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import PACKED, RECORDS, Results, find_runs, last_record, usage_of
@@ -121,7 +121,7 @@ def test_failures_are_appended_with_what_engineers_need(tmp_path: Path) -> None:
 def test_a_run_is_busy_while_its_folder_is_held(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     assert not ledger.busy("b" * 16)
-    folder = Folder(ledger.folder("b" * 16))
+    folder = RunFolder(ledger.folder("b" * 16))
     assert ledger.busy("b" * 16)
     folder.close()
     assert not ledger.busy("b" * 16)
@@ -203,7 +203,7 @@ def test_the_index_entry_of_a_run_that_is_repeated_does_not_count(tmp_path: Path
     key, ledger = f"{0:016x}", Ledger(tmp_path)
     shutil.rmtree(ledger.folder(key))
     make_run(seed=0, stop=3, folder=ledger.folder(key))
-    held = Folder(ledger.folder(key))
+    held = RunFolder(ledger.folder(key))
     assert [entry.seed for entry in ledger.entries()] == [1]
     assert ledger.state(key) == "running, step 3"
     ledger.pack()
@@ -218,7 +218,7 @@ def test_the_index_entry_of_a_run_that_is_repeated_does_not_count(tmp_path: Path
 
 def test_a_finished_run_that_someone_holds_is_not_packed(tmp_path: Path) -> None:
     fill(tmp_path, 0, 1)
-    held = Folder(Ledger(tmp_path).folder(f"{0:016x}"))
+    held = RunFolder(Ledger(tmp_path).folder(f"{0:016x}"))
     Ledger(tmp_path).pack()
     assert [usage.key for path in tmp_path.glob(f"*{PACKED}") if (usage := usage_of(path))] == [f"{1:016x}"]
     held.close()
@@ -274,7 +274,7 @@ def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
     list(ek.run(asked, out=tmp_path / "again"))
     with pytest.raises(RunError, match="already has"):
         ledger.adopt(tmp_path / "again")
-    held = Folder(tmp_path / "again")
+    held = RunFolder(tmp_path / "again")
     with pytest.raises(RunError, match="A process is working"):
         Ledger(tmp_path / "other").adopt(tmp_path / "again")
     held.close()

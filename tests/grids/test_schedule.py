@@ -7,7 +7,7 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.errors import SettingsError
-from evenkeel.experiment.folder import Folder
+from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.job import Job
@@ -86,7 +86,7 @@ def test_restarts_of_killed_runs_are_limited(tmp_path: Path, deaths: int) -> Non
 def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
     mine, theirs = digits("seed=1"), digits("seed=2")
     ledger = Ledger(tmp_path)
-    held = Folder(ledger.folder(run_key(theirs)))
+    held = RunFolder(ledger.folder(run_key(theirs)))
     grid, looks = Grid(ledger, jobs([theirs, mine], tmp_path)), 0
     for now in grid.go(InProcess(threads=1)):
         if run_key(mine) in now.finished:  # the other one did not block it

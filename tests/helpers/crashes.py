@@ -32,7 +32,7 @@ from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.http.server import listen, run
 from evenkeel.service.service import Service
-from evenkeel.service.store.folder import ModelFolder
+from evenkeel.service.store.model_folder import ModelFolder
 
 FEATURES, CLASSES, BATCH = 12, 6, 16
 SETTINGS = [f"input.features={FEATURES}", "net.hidden=[32]", "memory.capacity=100", f"batches.size={BATCH}"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import evenkeel as ek
 from evenkeel.experiment.config import Config
-from evenkeel.experiment.folder import MODEL
+from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import INDEX, Ledger, run_key

@@ -1,4 +1,4 @@
-"""`evenkeel ledger`: what a grid has left, and how to put it away."""
+"""`evenkeel ledger`: list, pack and repair the runs of a grid."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ from evenkeel.errors import RunError
 if TYPE_CHECKING:
     from evenkeel.grids.ledger import Ledger
 
-app = typer.Typer(help="Ledgers: what runs are in one, its index, how to put it away.", no_args_is_help=True)
+app = typer.Typer(help="List, pack and repair the runs of a ledger.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
 
 
@@ -21,7 +21,7 @@ def ledger_list(folder: Folder) -> None:
     """Show the runs of a ledger: finished, failed, or how far they are."""
     ledger = _there(folder)
     finished = {entry.key: entry for entry in ledger.entries()}
-    table = Table("folder", "run", "data", "seed", "state", "ACC")
+    table = Table("key", "run", "data", "seed", "state", "ACC")
     for key in ledger.runs():
         if key in finished:
             entry = finished[key]
@@ -30,14 +30,14 @@ def ledger_list(folder: Folder) -> None:
             table.add_row(key, entry.name, entry.data, str(entry.seed), "finished", shown)
         else:
             failures, state = ledger.failures(key), ledger.state(key)
-            told = f"{state}: {failures[-1].error}" if state.startswith("failed") else state
-            table.add_row(key, "", "", "", told, "-")
+            text = f"{state}: {failures[-1].error}" if state.startswith("failed") else state
+            table.add_row(key, "", "", "", text, "-")
     out.print(table)
 
 
 @app.command("rebuild")
 def ledger_rebuild(folder: Folder) -> None:
-    """Make the index anew from the runs' folders."""
+    """Rebuild the index from the runs."""
     out.print(f"{_there(folder).rebuild()} finished runs are in the index.")
 
 
@@ -46,7 +46,7 @@ def ledger_adopt(
     folder: Folder,
     runs: Annotated[list[Path], typer.Argument(help="Runs made by `evenkeel run`, or folders with runs below them.")],
 ) -> None:
-    """Move runs that were made one by one into a ledger, so that a grid need not make them again."""
+    """Move single runs into a ledger, so that a grid does not repeat them."""
     from evenkeel.grids.ledger import Ledger
     from evenkeel.results.run_files import find_runs
 
@@ -57,8 +57,8 @@ def ledger_adopt(
 
 @app.command("pack")
 def ledger_pack(folder: Folder) -> None:
-    """Compress the records of finished runs and delete their checkpoints: numbers and configs stay, weights go."""
-    out.print(f"{_there(folder).pack() / 1e6:.1f} MB are free again.")
+    """Make one file of each finished run: records, config and times are kept, weights are deleted."""
+    out.print(f"{_there(folder).pack() / 1e6:.1f} MB freed.")
 
 
 def _there(folder: Path) -> "Ledger":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenkeel.cli.feed import Item
     from evenkeel.learning.learner import Learner
     from evenkeel.service.service import Service
-    from evenkeel.service.store.folder import ModelFolder
+    from evenkeel.service.store.model_folder import ModelFolder
 
 AT_ONCE = 256  # samples per call
 keys = typer.Typer(
@@ -56,7 +56,7 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
     from evenkeel.service.service import Service
-    from evenkeel.service.store.folder import ModelFolder
+    from evenkeel.service.store.model_folder import ModelFolder
 
     try:
         from evenkeel.service.http.server import listen, require_keys, run
@@ -198,7 +198,7 @@ def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Nam
 
 def _model_folder(folder: Path) -> "ModelFolder":
     """Return the folder of an existing service; raise SettingsError if it is not one."""
-    from evenkeel.service.store.folder import ModelFolder
+    from evenkeel.service.store.model_folder import ModelFolder
 
     model_folder = ModelFolder(folder)
     model_folder.require()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-FIRST = tomllib.loads((files("evenkeel.config") / "first_settings.toml").read_text(encoding="utf-8"))
+FIRST = tomllib.loads((files("evenkeel.config") / "settings_of_0_1.toml").read_text(encoding="utf-8"))
 
 
 def without_later_defaults(

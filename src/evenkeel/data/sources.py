@@ -10,9 +10,10 @@ import numpy as np
 
 from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet, Progress
-from evenkeel.data.readers import arrays, folders, idx, images, names, pickles, splits
+from evenkeel.data.readers import cifar, folders, idx, images, names, splits
 from evenkeel.data.readers import parquet as parquet_files
 from evenkeel.data.readers.encoded import Encoded
+from evenkeel.data.readers.npz import read_npz
 from evenkeel.data.readers.places import existing, find
 from evenkeel.errors import DataError, one_of
 
@@ -42,7 +43,7 @@ def cifar10(root: Path | None, *, progress: Progress) -> DataSet:
             name="cifar10",
             label="label",
             names=names.CIFAR10,
-            shape=pickles.SHAPE,
+            shape=cifar.SHAPE,
         ) or _pickled(
             place,
             ("cifar-10-batches-py", "cifar-10-python.tar.gz"),
@@ -69,7 +70,7 @@ def cifar100(root: Path | None, *, progress: Progress, labels: Literal["fine", "
             name="cifar100",
             label=f"{labels}_label",
             names=names.CIFAR100 if labels == "fine" else names.CIFAR100_COARSE,
-            shape=pickles.SHAPE,
+            shape=cifar.SHAPE,
         ) or _pickled(
             place,
             ("cifar-100-python", "cifar-100-python.tar.gz"),
@@ -172,7 +173,7 @@ def parquet(
 
 def npz(root: Path | None, *, progress: Progress, path: str | Path) -> DataSet:
     """Your own arrays x_train, y_train, x_test, y_test, and optionally names, in one .npz file."""
-    return arrays.read_npz(existing(path, root))
+    return read_npz(existing(path, root))
 
 
 SOURCES: dict[str, Callable[..., DataSet]] = {
@@ -206,7 +207,7 @@ def _pickled(place: Path, sources: Sequence[str], *, name: str, **parts: Any) ->
     if source.is_dir():
         inner = (source / part for part in (*parts["train"], parts["test"], parts["meta"]))
         files = [file for file in inner if file.is_file()]
-    return files, partial(pickles.read_cifar, source, name=f"{name} ({source})", **parts)
+    return files, partial(cifar.read_cifar, source, name=f"{name} ({source})", **parts)
 
 
 def _first(place: Path, home: str, wanted: Sequence[str]) -> Path | None:

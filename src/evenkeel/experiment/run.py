@@ -19,8 +19,8 @@ from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.folder import Folder
 from evenkeel.experiment.loop import Loop
+from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.experiment.setup import Setup, new_learner, opened, planned
 from evenkeel.learning.learner import Learner
 from evenkeel.results.measures import summarise
@@ -63,7 +63,7 @@ def run(
 
 def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, save_every: float) -> Iterator[Record]:
     begun = saved = time.monotonic()
-    folder = None if out is None else Folder(out)
+    folder = None if out is None else RunFolder(out)
     try:
         records, resumed, stream = folder.resume(started) if folder else ([], None, None)
         yield from records

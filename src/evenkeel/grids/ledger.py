@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from evenkeel.config.build import with_policy
 from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.folder import LOCK
+from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
 from evenkeel.results.records import Ended, Started, with_rar
 from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of

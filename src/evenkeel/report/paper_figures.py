@@ -10,7 +10,7 @@ import numpy as np
 from evenkeel.errors import RunError, one_of
 from evenkeel.report import comparison, sections
 from evenkeel.report.elements import Charts, Note, PageBlock, PageCell, PageRow, PageTable, Section, number
-from evenkeel.report.order_figures import ORDER, Orders, class_set
+from evenkeel.report.order_scene import ORDER, Orders, class_set
 from evenkeel.report.page import render, save
 from evenkeel.report.scene import Array, Scene, scenes
 from evenkeel.results.groups import Estimate, Group, key_of

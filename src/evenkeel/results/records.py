@@ -18,9 +18,9 @@ class Started:
     threads: int
     data: Mapping[str, Any]  # name, digest, train and test (numbers of samples), classes (names)
     tasks: list[Mapping[str, Any]]  # of each: name, classes (indices), samples, steps; one dummy task for a bare stream
-    steps: int | None  # None where the stream does not tell its length
-    stream: str | None  # digest of which sample comes when; None for a stream of the user's own
-    boundaries: bool  # whether the learner is told when a task ends
+    steps: int | None  # None if the length of the stream is unknown
+    stream: str | None  # digest of which sample comes when; None for the user's own stream
+    boundaries: bool  # whether the end of each task is reported to the learner
     step: int = 0
     bound: str = ""  # "lower" or "upper" for a method that is no method to use, but a bound to compare others with
 
@@ -33,8 +33,8 @@ class Stepped:
     step: int  # from 1
     task: int  # from 0
     samples: int
-    loss: float | None  # None where the method held the whole batch out
-    outer_loss: float | None  # of the adaptor, where it was trained in this step
+    loss: float | None  # None if the method held out the whole batch
+    outer_loss: float | None  # of the adaptor, if it was trained in this step
     replayed: int  # samples drawn from memory
     stored: int  # samples in memory afterwards
     classes: int  # labels known afterwards
@@ -49,12 +49,12 @@ class Anytime:
     step: int
     task: int
     accuracy: list[float]  # on each task so far, `task` + 1 of them, in percent
-    predicted: list[float]  # share, in percent, of the predictions for seen tasks' samples by the task predicted, all
-    # tasks; empty where tasks share their classes
+    predicted: list[float]  # percent of the predictions for samples of seen tasks that fall on each task, for all
+    # tasks; empty if tasks share their classes
 
     @property
     def mean(self) -> float:
-        """The mean over the tasks seen so far: the value of the curve in the CBA paper."""
+        """Return the mean over the tasks seen so far: the value of the curve in the CBA paper."""
         return float(np.mean(self.accuracy))
 
 
@@ -110,7 +110,7 @@ def to_line(record: Record) -> str:
 
 
 def from_line(line: str | bytes) -> Record:
-    """ValueError where the line is not a whole record of this version."""
+    """Return the record of a line of JSON; raise ValueError if it is not a whole record of this version."""
     content = json.loads(line)
     try:
         kind = KINDS[content.pop("kind")]
@@ -157,4 +157,4 @@ class Session:
     step: int
     seconds: float  # in all
     evaluating: float  # of these in tests, anytime points and diagnostics
-    peak_bytes: int | None  # most memory the process held at once; None where the system does not tell
+    peak_bytes: int | None  # most memory the process held at once; None if the system does not report it

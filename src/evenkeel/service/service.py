@@ -17,11 +17,11 @@ from evenkeel.errors import (
     nearest,
 )
 from evenkeel.service.examples import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
-from evenkeel.service.recovery import current, fresh, newest_readable
+from evenkeel.service.opening import current, fresh, newest_readable
 from evenkeel.service.samples import digest, unpack
 from evenkeel.service.store import queries
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.journal import Journal, JournalError, Operation
+from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.predictions import Prediction, Predictions
 from evenkeel.service.store.queries import Example, Version
 from evenkeel.service.worker.pipe import Forgotten, Published

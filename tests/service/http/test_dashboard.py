@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.keys import add_key
+from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.serving import Served
 
 if TYPE_CHECKING:

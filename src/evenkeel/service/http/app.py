@@ -10,7 +10,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.types import Scope
 
 from evenkeel.service.http.auth import make_router_for
-from evenkeel.service.http.limits import Guard
+from evenkeel.service.http.guard import Guard
 from evenkeel.service.http.monitoring import monitoring_routes, pages
 from evenkeel.service.http.prometheus import Metrics
 from evenkeel.service.http.responses import handle_errors

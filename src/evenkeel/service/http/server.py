@@ -10,7 +10,7 @@ import uvicorn
 
 from evenkeel.errors import SettingsError
 from evenkeel.service.http.app import make_app
-from evenkeel.service.http.limits import PatientProtocol
+from evenkeel.service.http.guard import PatientProtocol
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring, read_keys
 

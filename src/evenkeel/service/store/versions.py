@@ -13,8 +13,8 @@ from evenkeel.learning.hashing import hash_key
 from evenkeel.learning.learner import Learner
 from evenkeel.service.store import queries
 from evenkeel.service.store.counters import Counters
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.journal import JournalError
+from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.queries import UnknownError, Version
 
 

@@ -18,8 +18,8 @@ from evenkeel.errors import EvenkeelError
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries
 from evenkeel.service.store.counters import RECENT, Counters, Rate
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.journal import Journal, JournalError
+from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.worker.pipe import PipeError, Published, WorkerReport, receive, send
 from evenkeel.service.worker.worker import run_worker
 

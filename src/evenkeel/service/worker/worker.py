@@ -25,8 +25,8 @@ from evenkeel.service.config import ServiceConfig
 from evenkeel.service.samples import unpack
 from evenkeel.service.store import queries, versions
 from evenkeel.service.store.counters import RECENT, Rate, memory_recency_bias, percent_right
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.journal import JournalError, open_reader
+from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.queries import CutBatch, UnknownError, Version
 from evenkeel.service.worker.pipe import Forgotten, PipeError, Published, WorkerPipe, WorkerReport
 

@@ -14,8 +14,8 @@ from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, versions
 from evenkeel.service.store.counters import Counters
-from evenkeel.service.store.folder import ModelFolder
 from evenkeel.service.store.journal import Journal
+from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.worker.pipe import Published
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what one process writes, and the next goes on from."""
+"""The folder of a run: records, checkpoint and times, written by one process and resumed by the next."""
 
 import gzip
 import hashlib
@@ -23,16 +23,16 @@ MODEL = "model.ek"
 LOCK = ".lock"
 
 
-class Folder:
-    """Owned by one process at a time. A checkpoint knows the records before it by their digest.
+class RunFolder:
+    """The files of a run, owned by one process at a time.
 
-    They are on the disk before the checkpoint is. What was recorded after it is cut off when a run goes on: it comes
-    again, the same.
+    A checkpoint holds the digest of the records before it, which are on disk first. Records after the last checkpoint
+    are cut off when the run resumes: the run writes the same ones again.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._told("keep a run in"):
+        with self._as_run_error("keep a run in"):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / LOCK).open("ab")
             lock(self._lock, path)
@@ -43,59 +43,62 @@ class Folder:
         self._digest = hashlib.sha256()
 
     def _unpack(self) -> None:
-        """A run that was put away is brought back whole."""
+        """Restore the records of a run that version 0.1 packed."""
         packed = self.path / OLD_PACKED
         if packed.is_file():
             try:
                 records = gzip.decompress(packed.read_bytes())
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 self._lock.close()
-                raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to do the run anew.") from None
+                raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to repeat the run.") from None
             write_whole(self.path / RECORDS, records)
             packed.unlink()
 
     def close(self) -> None:
+        """Close the files and release the lock."""
         self._records.close()
         self._lock.close()
 
     def resume(self, started: Started) -> tuple[list[Record], Learner | None, str | None]:
-        """The records to go on from, the learner as it was after them, and the digest of its own stream until there.
+        """Return the records to resume from, the learner after them, and the digest of the user's own stream so far.
 
-        Nothing, where there is nothing to go on from.
+        Without a checkpoint, there are no records and no learner to resume from.
         """
-        found = list(whole_records(self.path / RECORDS))
-        first = found[0][0] if found else None
+        records = list(whole_records(self.path / RECORDS))
+        first = records[0][0] if records else None
         if first is not None and not isinstance(first, Started):
             raise RunError(f"{str(self.path / RECORDS)!r} does not begin with the start of a run.")
-        if first is None or not any(isinstance(record, Stepped) for record, _ in found):
-            return self._from(found, 0), None, None
+        if first is None or not any(isinstance(record, Stepped) for record, _ in records):
+            return self._from(records, 0), None, None
         _require_same(self.path, first, started)
-        if isinstance(found[-1][0], Ended):
-            return self._from(found, found[-1][1]), None, None
+        if isinstance(records[-1][0], Ended):
+            return self._from(records, records[-1][1]), None, None
         if not (self.path / MODEL).is_file():
-            return self._from(found, 0), None, None
+            return self._from(records, 0), None, None
         try:
             learner = Learner.load(self.path / MODEL)
             known = checkpoint.read(self.path / MODEL)[0].get("run", {})
         except CheckpointError as error:
-            raise RunError(f"This run cannot go on: {error} Delete {str(self.path)!r} to begin anew.") from None
-        kept = self._from(found, known.get("bytes", 0))
+            raise RunError(f"This run cannot be resumed: {error} Delete {str(self.path)!r} to start over.") from None
+        kept = self._from(records, known.get("bytes", 0))
         if self._digest.hexdigest() != known.get("sha256"):
             raise RunError(
-                f"{str(self.path / RECORDS)!r} is not what it was at the last checkpoint: one of the two is damaged, "
-                "or of another run. Delete the folder to begin anew."
+                f"{str(self.path / RECORDS)!r} does not match the last checkpoint: one of the two is damaged, or "
+                "belongs to another run. Delete the folder to start over."
             )
         return kept, learner, known["stream"]
 
     def append(self, records: Iterable[Record]) -> None:
+        """Write these records."""
         text = "".join(map(to_line, records)).encode()
-        with self._told("write to"):
+        with self._as_run_error("write to"):
             self._records.write(text)
             self._records.flush()
         self._digest.update(text)
 
     def save(self, learner: Learner, session: Session, stream: str | None) -> None:
-        with self._told("write to"):
+        """Write a checkpoint, with the digest of the records before it, and what the session has used so far."""
+        with self._as_run_error("write to"):
             os.fsync(self._records.fileno())
             run = {"bytes": self._records.tell(), "sha256": self._digest.hexdigest(), "stream": stream}
             facts, tensors = learner.state()
@@ -103,22 +106,23 @@ class Folder:
             with (self.path / USAGE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(session)) + "\n")
 
-    def _from(self, found: Iterable[tuple[Record, int]], offset: int) -> list[Record]:
-        """The records found up to this byte, after which the file is cut."""
+    def _from(self, records: Iterable[tuple[Record, int]], offset: int) -> list[Record]:
+        """Return the records up to this byte, and cut the file off after it."""
         text = (self.path / RECORDS).read_bytes()[:offset]
         self._digest = hashlib.sha256(text)
-        with self._told("write to"):
+        with self._as_run_error("write to"):
             self._records.truncate(len(text))
             self._records.seek(len(text))
-        return [record for record, end in found if end <= offset]
+        return [record for record, end in records if end <= offset]
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _as_run_error(self, what: str) -> Iterator[None]:
+        """Raise RunError for errors of the disk; `what` could not be done."""
         try:
             yield
-        except (OSError, RuntimeError) as error:  # torch tells of a full disk by a RuntimeError
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise RunError(f"Cannot {what} {str(self.path)!r}: {reason}. What is there stays.") from error
+            raise RunError(f"Cannot {what} {str(self.path)!r}: {reason}. Existing files are unchanged.") from error
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
@@ -127,10 +131,10 @@ def _require_same(path: Path, before: Started, now: Started) -> None:
     Whether the method is a bound follows from the config; older records do not say it.
     """
     old, new = (json.loads(to_line(replace(each, threads=0, bound=""))) for each in (before, now))
-    found = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
-    if found:
-        shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in found[:3])
+    changes = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
+    if changes:
+        shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in changes[:3])
         raise RunError(
-            f"{str(path)!r} holds another run: {shown}. Choose another folder, or give the same config, data and "
-            "versions to go on."
+            f"{str(path)!r} holds another run: {shown}. Choose another folder, or use the same config, data and "
+            "versions to resume."
         )

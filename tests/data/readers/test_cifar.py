@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenkeel.data.readers.pickles import unpickle
+from evenkeel.data.readers.cifar import unpickle
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
 from tests.helpers.data_files import ProgressLog, pictures, python2_pickle
