@@ -127,9 +127,9 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no such source": (["learn", "{model}", "nowhere"], "Cannot read samples from 'nowhere'. Give a folder"),
     "no folder yet": (["learn", "{empty}", "nowhere"], "Give --config FILE"),
     "images for vectors": (["learn", "{model}", "{photos}"], "this service takes vectors of 4 numbers"),
-    "no labels": (["learn", "{model}", "{photos}/dark"], "has no folders, one for each class"),
+    "no labels": (["learn", "{model}", "{photos}/dark"], "has no subfolders; it needs one for each class"),
     "predict nothing": (["predict", "{empty}", "nowhere"], "not the folder of a service"),
-    "export nothing": (["export", "{model}", "-o", "{model}.onnx"], "[Nn]othing was learned"),
+    "export nothing": (["export", "{model}", "-o", "{model}.onnx"], "[Nn]othing has been learned"),
     "export to text": (["export", "{model}", "-o", "{model}.txt"], "must end in .onnx or .pt2"),
     "no such version": (
         ["export", "{model}", "-o", "{model}.pt2", "--version", "7"],

@@ -1,4 +1,8 @@
-"""Read configs from TOML files, presets, dicts and overrides; report all errors of a config in one message."""
+"""Read configs from TOML files, presets, dicts and overrides; report all errors of a config in one message.
+
+`composition` reads presets made of parts; the model of a run is in `experiment.config`, that of a service in
+`service.config`.
+"""
 
 import tomllib
 from collections.abc import Mapping, Sequence

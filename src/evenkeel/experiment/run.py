@@ -1,4 +1,7 @@
-"""A run: a learner works through its stream and is tested along the way, which yields records."""
+"""A run: a learner works through its stream and is tested along the way, which yields records.
+
+`run_folder` resumes a run that was interrupted; `loop` has its steps.
+"""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""The tables and figures of the CBA paper: the runs in them, and the published numbers."""
+"""Which runs each table and figure of the CBA paper needs, and the numbers it published."""
 
 import tomllib
 from collections.abc import Iterable, Sequence

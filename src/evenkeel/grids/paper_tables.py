@@ -1,4 +1,4 @@
-"""Our numbers next to the paper's, cell by cell."""
+"""The paper's tables, filled from the finished runs of a ledger, next to the published numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

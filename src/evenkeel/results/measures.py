@@ -1,4 +1,4 @@
-"""The measures of a run by name, each with its title, its formula and which way is better."""
+"""The catalogue of measures by name, each with its title, its formula and which way is better."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

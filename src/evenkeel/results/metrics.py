@@ -1,4 +1,4 @@
-"""Measures of a run: pure functions of the accuracy matrix and the anytime curve.
+"""The formulas behind the measures: pure functions of the accuracy matrix and the anytime curve.
 
 R[j, i] is the accuracy on task i after learning task j, both counted from 0, in percent; T >= 1 is the number of
 tasks. The first line of each docstring is the formula, which reports show; below it is who uses it. The field has

@@ -1,4 +1,4 @@
-"""What clients send to a service, and what they get back."""
+"""What clients exchange with a service: examples, answers, ids, and the errors of a full queue or an empty model."""
 
 import hashlib
 import itertools

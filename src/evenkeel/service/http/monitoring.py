@@ -10,7 +10,7 @@ from evenkeel.service.http.auth import RouterFor
 from evenkeel.service.http.prometheus import Metrics
 from evenkeel.service.http.responses import answers, as_json, done
 from evenkeel.service.http.schemas import Problem
-from evenkeel.service.http.status import status
+from evenkeel.service.http.service_status import status
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 

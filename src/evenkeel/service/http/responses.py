@@ -1,4 +1,4 @@
-"""Responses of the routes: a result, or an error message with a status."""
+"""Responses of the routes, and the HTTP status that each error gets."""
 
 import asyncio
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
 
 T = TypeVar("T")
-STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first match counts
+HTTP_STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first match counts
     (UnknownError, 404),
     (ConflictError, 409),
     (NothingLearnedError, 409),
@@ -50,7 +50,7 @@ def handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(EvenkeelError)
     async def ours(_: Request, error: EvenkeelError) -> Response:
-        code = next(code for kind, code in STATUS if isinstance(error, kind))
+        code = next(code for kind, code in HTTP_STATUS if isinstance(error, kind))
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError) else None
         return JSONResponse({"error": str(error)}, code, headers)
 
