@@ -1,7 +1,7 @@
 """Learners whose checkpoints are kept as test data, the batches they continue with, and digests of their state."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
+from evenkeel.learning.contract import snapshot
 from tests.helpers.streams import Batch, images
 
 CUT = 9  # batches learned before the checkpoint is written
@@ -52,7 +53,8 @@ def learn(learner: ek.Learner, batches: list[Batch], first: int) -> list[dict[st
 
 def digests(learner: ek.Learner) -> dict[str, str]:
     """Return a digest of each tensor in the learner's state, by its path."""
-    return {path: _digest(value) for path, value in _flat("", learner.state()[1]) if isinstance(value, Tensor)}
+    tensors = {path: value for path, value in snapshot(learner).items() if isinstance(value, Tensor)}
+    return {path.removeprefix("/1"): _digest(value) for path, value in tensors.items()}
 
 
 def arithmetic() -> str:
@@ -70,14 +72,3 @@ def arithmetic() -> str:
 
 def _digest(value: Tensor) -> str:
     return hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
-
-
-def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _flat(f"{path}/{name}", inner)
-    elif isinstance(value, list | tuple):
-        for place, inner in enumerate(value):
-            yield from _flat(f"{path}/{place}", inner)
-    else:
-        yield path, value
