@@ -1,6 +1,7 @@
 """Runs: every method without and with CBA in every scenario, correct records, users' own data, exact resume."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import evenkeel as ek
+from evenkeel.data.scenarios import Plan
 from evenkeel.errors import InputError, RunError, SettingsError
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.experiment.setup import new_learner, planned
@@ -451,3 +454,19 @@ def test_measures_need_a_finished_run() -> None:
         part = ek.Results.of(records[:b])
         assert len(part.finished_tasks) <= 2
         assert all(np.isfinite(value) for value in (m.of(part) for m in MEASURES.values()) if value is not None), a
+
+
+def test_a_new_scenario_can_be_run_from_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What version 0.1 did not have is left out of records at its default, but a config has all of it."""
+
+    def backwards(labels: Tensor, *, tasks: Sequence[Sequence[int]], boundaries: bool = False, seed: int = 0) -> Plan:
+        return ek.SCENARIOS["disjoint"](labels, tasks=list(reversed(tasks)), boundaries=boundaries, seed=seed)
+
+    monkeypatch.setitem(ek.SCENARIOS, "backwards", backwards)
+    one = config(scenario={"name": "backwards", "tasks": 2})
+    assert one.scenario == {"name": "backwards", "tasks": 2, "boundaries": False, "order": "given"}
+    first = next(iter(ek.run(one, data=DATA)))
+    assert isinstance(first, ek.Started)
+    assert first.config["scenario"] == {"name": "backwards", "tasks": 2}
+    with pytest.raises(SettingsError, match=r"Set scenario\.boundaries=true"):
+        ek.run(config(method={"name": "ss_il"}, scenario={"name": "backwards", "tasks": 2}), data=DATA)

@@ -135,6 +135,12 @@ def test_estimates_grow_with_the_work_and_learn_from_the_ledger(tmp_path: Path) 
         estimator.seconds(digits("method.name=ss_il", "scenario.name=gradual", "scenario.tasks=5"))
 
 
+def test_a_net_whose_settings_are_lists_has_an_estimate(tmp_path: Path) -> None:
+    estimator = Estimator(Ledger(tmp_path), None, threads=1)
+    small, large = (digits("net.name=mlp", f"net.hidden={hidden}") for hidden in ("[4]", "[512, 512]"))
+    assert 0 < estimator.seconds(small) < estimator.seconds(large)
+
+
 def test_grid_files(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text("extends = 'digits'\nseed = 9\n[memory]\ncapacity = 33\n")
     path = tmp_path / "grid.toml"

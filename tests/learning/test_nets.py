@@ -581,3 +581,12 @@ def test_the_gradient_of_a_single_sample_is_right_though_statistics_change_later
     found = torch.autograd.grad(loss, list(net.parameters()))
     for mine, theirs in zip(found, expected, strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_recipe_names_its_own_net(name: str) -> None:
+    """A wrong name would load another network without a word."""
+    needed = {"features": 4} if name == "mlp" else {}
+    recipe = NETS[name](classes=2, **needed).recipe
+    assert recipe is not None
+    assert recipe["name"] == name

@@ -37,7 +37,7 @@ class Kind:
 
 
 def complete(where: str, given: object, kind: Kind) -> PartSettings:
-    """Return the table of a part with its defaults filled in (see `written`); raise ConfigError if it is invalid."""
+    """Return the table of a part with its defaults filled in; raise ConfigError if it is invalid."""
     registry = kind.registry
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         raise ConfigError(f"{where} must be a table with a name, one of {', '.join(registry)}; it is {given!r}.")
@@ -64,10 +64,7 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
         if any(model.model_fields[key].is_required() for key in wrong):
             raise ConfigError("\n".join(errors)) from None
         checked = model.model_validate({key: value for key, value in known.items() if key not in wrong})
-    written = without_later_defaults(
-        where.partition(".")[0], name, checked.model_dump(mode="json"), to_jsonable_python(_defaults(model))
-    )
-    table = {"name": name, **written}
+    table = {"name": name, **checked.model_dump(mode="json")}
     if kind.buildable:
         try:
             make(table, registry)  # the part itself may still reject values of the right type
@@ -82,6 +79,16 @@ def make(table: PartSettings, registry: Registry, *args: Any, **withheld: Any) -
     """Build the part that a complete table describes; `args` and `withheld` are the arguments that are not settings."""
     settings = {key: value for key, value in table.items() if key != "name"}
     return registry[table["name"]](*args, **settings, **withheld)
+
+
+def written(where: str, table: PartSettings, kind: Kind) -> PartSettings:
+    """Return the table of a part as it is recorded: without settings that came later and have their default."""
+    name = table["name"]
+    if name not in kind.registry:  # the user's own data
+        return table
+    defaults = to_jsonable_python(_defaults(_settings(kind.registry[name], kind)))
+    settings = {key: value for key, value in table.items() if key != "name"}
+    return {"name": name, **without_later_defaults(where, name, settings, defaults)}
 
 
 def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:

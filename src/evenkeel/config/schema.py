@@ -8,18 +8,20 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FieldSerializationInfo,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     SerializerFunctionWrapHandler,
     StrictStr,
     ValidationInfo,
+    field_serializer,
     field_validator,
     model_serializer,
     model_validator,
 )
 
-from evenkeel.config.parts import LENIENT, ConfigError, Kind, PartSettings, complete, make
+from evenkeel.config.parts import LENIENT, ConfigError, Kind, PartSettings, complete, make, written
 from evenkeel.config.written import without_later_defaults
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
@@ -145,6 +147,10 @@ class LearnerConfig(StrictModel):
         if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
             return None
         return complete(where, given, kind)
+
+    @field_serializer(*PARTS, check_fields=False)
+    def _written(self, table: PartSettings | None, info: FieldSerializationInfo) -> PartSettings | None:
+        return None if table is None else written(info.field_name, table, PARTS[info.field_name])
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:

@@ -1,5 +1,6 @@
 """Estimates of how long runs will take."""
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +43,7 @@ class Estimator:
         self._root, self._threads, self._progress = root, threads, progress
         self._extents: dict[str, Extent] = {}
         self._latest: tuple[str, Setup] | None = None  # the next setting is often on the same data
-        self._costs: dict[tuple[object, ...], tuple[float, float]] = {}
+        self._costs: dict[str, tuple[float, float]] = {}
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
             place = ledger.place(entry.key)
@@ -93,9 +94,9 @@ def _setting(config: Config) -> str:
     return run_key(config.model_copy(update={"seed": 0}))
 
 
-def _net(config: Config, batch: tuple[int, ...]) -> tuple[object, ...]:
+def _net(config: Config, batch: tuple[int, ...]) -> str:
     """Return everything that the time of a batch depends on."""
-    return (*sorted(config.net.items()), batch, config.threads)
+    return json.dumps([config.net, batch, config.threads], sort_keys=True)
 
 
 def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:
