@@ -114,11 +114,12 @@ def test_an_unknown_name_is_an_error_for_mypy(tmp_path: Path) -> None:
     assert "Learner" not in done.stdout
 
 
-def test_no_test_file_imports_from_another_and_none_is_long() -> None:
+def test_test_files_are_short_modules_that_import_no_other_test() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         text = path.read_text()
         assert not re.search(r"^\s*(from|import) tests\.(?!helpers\b)", text, re.M), path
         assert text.count("\n") <= 600, path
+        assert (path.parent / "__init__.py").exists(), path
 
 
 def test_tests_mirror_the_rooms() -> None:
