@@ -8,6 +8,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+import evenkeel as ek
+from evenkeel.learning.heads import GrowingHead
+from evenkeel.learning.methods import bic
 from tests.helpers.comparison_methods import (
     CASES,
     Labelled,
@@ -29,13 +36,6 @@ from tests.helpers.methods import (
     teacher_logits,
     view,
 )
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.optim import SGD
-
-import evenkeel as ek
-from evenkeel.learning.heads import GrowingHead
-from evenkeel.learning.methods import bic
 
 
 def slow_bic(

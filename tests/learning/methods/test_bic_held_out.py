@@ -6,16 +6,16 @@ from contextlib import suppress
 import pytest
 import torch
 from scipy import stats
-from tests.helpers.comparison_methods import Labelled, plain_learner, points, smooth_net
-from tests.helpers.methods import (
-    FEATURES,
-    seeded,
-)
 from torch import Tensor
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.types import View
+from tests.helpers.comparison_methods import Labelled, plain_learner, points, smooth_net
+from tests.helpers.methods import (
+    FEATURES,
+    seeded,
+)
 
 # ---- BiC: held out ----
 

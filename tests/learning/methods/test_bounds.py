@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.optim import SGD
+
+import evenkeel as ek
+from evenkeel.errors import SettingsError
 from tests.helpers.comparison_methods import plain_learner, points, small_learner, smooth_net
 from tests.helpers.methods import (
     reference_ce,
     view,
 )
 from tests.helpers.outer_gradient import assert_close
-from torch.nn import functional as F
-from torch.optim import SGD
-
-import evenkeel as ek
-from evenkeel.errors import SettingsError
 
 
 @pytest.mark.parametrize("method", [ek.Finetune(), ek.Joint(), ek.Joint(epochs=3)], ids=repr)

@@ -4,6 +4,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+
+from evenkeel import (
+    CLSER,
+    Memory,
+)
+from evenkeel.errors import SettingsError
+from evenkeel.learning.methods.clser import choose_teacher
+from evenkeel.learning.types import Draw
 from tests.helpers.methods import (
     FEATURES,
     NEW,
@@ -18,14 +26,6 @@ from tests.helpers.methods import (
     state_of,
     view,
 )
-
-from evenkeel import (
-    CLSER,
-    Memory,
-)
-from evenkeel.errors import SettingsError
-from evenkeel.learning.methods.clser import choose_teacher
-from evenkeel.learning.types import Draw
 
 
 def test_clser() -> None:

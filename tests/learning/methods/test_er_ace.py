@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+
+import evenkeel as ek
+from evenkeel import (
+    ERACE,
+)
 from tests.helpers.comparison_methods import points, small_learner, smooth_net
 from tests.helpers.methods import (
     NEW,
@@ -12,11 +17,6 @@ from tests.helpers.methods import (
     having_learned,
     reference_ce,
     view,
-)
-
-import evenkeel as ek
-from evenkeel import (
-    ERACE,
 )
 
 

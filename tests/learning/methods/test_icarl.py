@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+import evenkeel as ek
+from evenkeel.learning.methods import icarl
+from evenkeel.learning.methods._exemplars import features_of, herding
 from tests.helpers.comparison_methods import (
     CASES,
     TaskOf,
@@ -29,11 +34,6 @@ from tests.helpers.methods import (
     random,
     seeded,
 )
-from torch import Tensor
-
-import evenkeel as ek
-from evenkeel.learning.methods import icarl
-from evenkeel.learning.methods._exemplars import features_of, herding
 
 
 def stored(learner: ek.Learner) -> dict[int, list[list[float]]]:

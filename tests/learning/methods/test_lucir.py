@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+import evenkeel as ek
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.heads import cosine_parts
 from tests.helpers.comparison_methods import (
     CASES,
     TaskOf,
@@ -31,13 +38,6 @@ from tests.helpers.methods import (
     view,
 )
 from tests.helpers.outer_gradient import assert_close
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.optim import SGD
-
-import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
-from evenkeel.learning.heads import cosine_parts
 
 
 def slow_lucir(

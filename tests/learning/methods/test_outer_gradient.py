@@ -7,16 +7,16 @@ from functools import partial
 
 import pytest
 import torch
-from tests.helpers.methods import (
-    random,
-)
-from tests.helpers.outer_gradient import OPTIMIZERS, Update, assert_close, batch, second_task, watch
-from tests.helpers.reference_cba import Group, Reference, leaves
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
+from tests.helpers.methods import (
+    random,
+)
+from tests.helpers.outer_gradient import OPTIMIZERS, Update, assert_close, batch, second_task, watch
+from tests.helpers.reference_cba import Group, Reference, leaves
 
 # ---- CBA with these methods: the outer gradient of omega by an explicit virtual step ----
 

@@ -4,15 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tests.helpers.methods import (
-    NEW,
-    OLD,
-    OUTPUTS,
-    random,
-    reference_ce,
-    reference_mse,
-    view,
-)
 
 from evenkeel import (
     CLSER,
@@ -23,6 +14,15 @@ from evenkeel import (
     Method,
 )
 from evenkeel.learning.types import View
+from tests.helpers.methods import (
+    NEW,
+    OLD,
+    OUTPUTS,
+    random,
+    reference_ce,
+    reference_mse,
+    view,
+)
 
 
 def reference_query(old: Sequence[View]) -> float:

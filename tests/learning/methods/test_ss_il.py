@@ -6,6 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+
+from evenkeel import (
+    ERACE,
+    SSIL,
+    Learner,
+    Memory,
+)
+from evenkeel.learning.methods._teacher import distillation
+from evenkeel.learning.methods.ss_il import separated_cross_entropy
+from evenkeel.learning.types import Draw, View
 from tests.helpers.methods import (
     FEATURES,
     NEW,
@@ -22,16 +32,6 @@ from tests.helpers.methods import (
     teacher_logits,
     view,
 )
-
-from evenkeel import (
-    ERACE,
-    SSIL,
-    Learner,
-    Memory,
-)
-from evenkeel.learning.methods._teacher import distillation
-from evenkeel.learning.methods.ss_il import separated_cross_entropy
-from evenkeel.learning.types import Draw, View
 
 
 def test_er_ace_and_ss_il_support_a_wider_head() -> None:

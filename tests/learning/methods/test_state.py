@@ -4,13 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers.methods import (
-    FEATURES,
-    MakeMethod,
-    linear_net,
-    norm_net,
-    stream,
-)
 
 from evenkeel import (
     CLSER,
@@ -23,6 +16,13 @@ from evenkeel import (
     mlp,
 )
 from evenkeel.errors import SettingsError
+from tests.helpers.methods import (
+    FEATURES,
+    MakeMethod,
+    linear_net,
+    norm_net,
+    stream,
+)
 
 
 def nets_of(method: Method) -> dict[str, Net]:

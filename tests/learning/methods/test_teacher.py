@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.helpers.comparison_methods import points, small_learner
-from tests.helpers.streams import ADAPTORS, images, learn_all
-from tests.helpers.streams import learner as image_learner
 from torch import Tensor
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.methods._teacher import Distilling
+from tests.helpers.comparison_methods import points, small_learner
+from tests.helpers.streams import ADAPTORS, images, learn_all
+from tests.helpers.streams import learner as image_learner
 
 TEACHERS: dict[str, Callable[[], Distilling]] = {
     "icarl": ek.ICaRL,
