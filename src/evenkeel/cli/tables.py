@@ -62,8 +62,7 @@ def compare_command(
 def _checked(measures: str | None, format: str) -> list[str]:
     """Return the distinct names; raise SettingsError for unknown ones before many runs are read."""
     from evenkeel.results.formats import FORMATS
-    from evenkeel.results.measures import MEASURES
-    from evenkeel.results.overview import HEADLINE
+    from evenkeel.results.measures import HEADLINE, MEASURES
 
     one_of("format", format, FORMATS)
     names = list(HEADLINE if measures is None else dict.fromkeys(name.strip() for name in measures.split(",")))

@@ -9,11 +9,10 @@ import tomli_w
 from evenkeel.report.elements import ABSENT, Note, PageCell, PageRow, PageTable, RunDetails, Section, number
 from evenkeel.report.scene import Scene
 from evenkeel.results.groups import Estimate, Group, gain
-from evenkeel.results.measures import MEASURES, Measure
+from evenkeel.results.measures import HEADLINE, MEASURES, Measure
 from evenkeel.results.run_files import Results
 
 REPORTED = ("acc", "fm", "learning_accuracy")  # what CBA is for, and what it costs
-HEADLINES = 4  # the first measures of `MEASURES`
 PAIRED = "gain by CBA, paired by seed"
 OWN_STREAM = "the user's own stream"
 
@@ -110,8 +109,7 @@ def title(scene: Scene, *, full: bool) -> str:
 
 
 def comparison(scene: Scene) -> Section:
-    headlines = [name for name in list(MEASURES)[:HEADLINES] if name in scene.measures]
-    names = headlines or scene.measures[:HEADLINES]
+    names = [name for name in HEADLINE if name in scene.measures] or scene.measures[: len(HEADLINE)]
     columns = ["", *(_arrow(name) for name in names), "seeds"]
     best = {name: _best(scene, name) for name in names}
     rows = []

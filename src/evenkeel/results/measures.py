@@ -16,6 +16,7 @@ class Measure:
     higher_is_better: bool | None  # None if neither is, as for a share that should be fair
     formula: str
     of: Callable[[Results], float | None]  # None if the run has no data for it
+    headline: bool = False  # whether it is a column of tables and of the report's comparison
 
     @property
     def arrow(self) -> str:
@@ -79,10 +80,11 @@ def _measure(
     *,
     lower: bool | None = False,
     scored: str = "",
+    headline: bool = False,
 ) -> Measure:
     """Return a measure whose formula is the first line of the docstring of `measure`."""
     formula = (measure.__doc__ or "").strip().splitlines()[0]
-    return Measure(title, None if lower is None else not lower, f"{formula}{scored}", of)
+    return Measure(title, None if lower is None else not lower, f"{formula}{scored}", of, headline)
 
 
 def _over(
@@ -92,6 +94,7 @@ def _over(
     *,
     lower: bool = False,
     scored: str = "",
+    headline: bool = False,
 ) -> Measure:
     """Return the measure that applies `measure` to what `extract` takes from a run, if anything."""
 
@@ -99,14 +102,14 @@ def _over(
         data = extract(run)
         return None if data is None else measure(data)
 
-    return _measure(title, measure, of, lower=lower, scored=scored)
+    return _measure(title, measure, of, lower=lower, scored=scored, headline=headline)
 
 
 MEASURES: dict[str, Measure] = {
-    "acc": _over("ACC", metrics.average_accuracy, _matrix()),
-    "fm": _over("FM", metrics.forgetting, _matrix(), lower=True),
-    "acc_auc": _over("ACC_AUC", metrics.area_under_curve, _points),
-    "learning_accuracy": _over("learning accuracy", metrics.learning_accuracy, _matrix()),
+    "acc": _over("ACC", metrics.average_accuracy, _matrix(), headline=True),
+    "fm": _over("FM", metrics.forgetting, _matrix(), lower=True, headline=True),
+    "acc_auc": _over("ACC_AUC", metrics.area_under_curve, _points, headline=True),
+    "learning_accuracy": _over("learning accuracy", metrics.learning_accuracy, _matrix(), headline=True),
     "acc_seen": _over(
         "ACC, seen classes",
         metrics.average_accuracy,
@@ -146,6 +149,9 @@ MEASURES: dict[str, Measure] = {
     "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
     "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
 }
+
+
+HEADLINE = tuple(name for name, measure in MEASURES.items() if measure.headline)
 
 
 def summarise(run: Results) -> dict[str, float | None]:

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 from evenkeel.results.groups import Group, gain, groups, pairs
-from evenkeel.results.measures import MEASURES
+from evenkeel.results.measures import HEADLINE, MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Shown, signed
-
-HEADLINE = ("acc", "fm", "acc_auc", "learning_accuracy")
 
 
 def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> ResultTable:
