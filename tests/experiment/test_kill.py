@@ -86,8 +86,8 @@ def test_the_command_resumes_after_each_signal(tmp_path: Path) -> None:
 
 def stopped(command: list[str], number: int, folder: Path, after: int) -> tuple[int, str]:
     """Send a signal to a run after so many steps; return its exit code and what it wrote to stderr."""
-    while True:
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for _ in range(10):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals)  # noqa: PLW1509
         while process.poll() is None and steps(folder) < after:
             time.sleep(0.005)
         process.send_signal(number)
@@ -95,6 +95,12 @@ def stopped(command: list[str], number: int, folder: Path, after: int) -> tuple[
         if process.returncode != 0:
             return process.returncode, errors
         shutil.rmtree(folder)  # on a busy machine it may end before the signal comes: start it over
+    raise AssertionError(f"It ended before the signal {number}, ten times.")
+
+
+def hear_signals() -> None:
+    """Undo what a shell does to a job in the background, whose children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def text(folder: Path) -> bytes:
