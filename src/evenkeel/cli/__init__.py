@@ -12,6 +12,7 @@ from evenkeel import __version__
 from evenkeel.cli import data, grids, ledger, report, run, service, tables, tune
 from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
+from evenkeel.files import keep_freed_memory
 
 app = typer.Typer(
     help="Learn from a stream in one pass, with a small memory, without bias toward the newest classes.",
@@ -61,6 +62,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # typer would first import pydantic to parse it
         print(f"evenkeel {__version__}")
         return
+    keep_freed_memory()
     try:
         app()
     except EvenkeelError as error:

@@ -8,6 +8,7 @@ from typing import Any
 from evenkeel.errors import BusyError
 from evenkeel.experiment.config import load_config
 from evenkeel.experiment.run import run
+from evenkeel.files import keep_freed_memory
 from evenkeel.grids.ledger import Ledger
 
 
@@ -38,5 +39,7 @@ def steps(job: Job) -> Generator[None]:
 
 
 def work(job: Job) -> None:
+    """Do a job to its end, in a process of its own."""
+    keep_freed_memory()
     for _ in steps(job):
         pass

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from evenkeel.errors import CheckpointError, EvenkeelError
+from evenkeel.files import keep_freed_memory
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.samples import unpack
 from evenkeel.service.store import queries, versions
@@ -301,6 +302,7 @@ def run_worker(connection: Connection, path: Path, config: ServiceConfig, number
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which says when to stop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.nice(NICE)  # requests come first
+        keep_freed_memory()
     torch.set_num_threads(config.threads or torch.get_num_threads())
     pipe = WorkerPipe(connection)
     try:
