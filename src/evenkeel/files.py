@@ -18,8 +18,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 def keep_freed_memory() -> None:
     """Let the process keep what it frees, up to 128 MiB, instead of returning it to the system (glibc only).
 
-    A learning step frees and allocates the same blocks again and again; asking the system for them each time costs up
-    to a third of a small step. For processes of our own: a library must not decide this for its user's process.
+    A learning step frees and allocates the same blocks again and again, and asking the system for them each time takes
+    time. For processes of our own: a library must not decide this for its user's process.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library
