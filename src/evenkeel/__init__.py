@@ -22,8 +22,12 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.errors import SettingsError as SettingsError
     from evenkeel.experiment.config import Config as Config
     from evenkeel.experiment.config import load_config as load_config
+    from evenkeel.experiment.quickstart import accuracy as accuracy
+    from evenkeel.experiment.quickstart import load_data as load_data
+    from evenkeel.experiment.quickstart import stream as stream
     from evenkeel.experiment.run import run as run
-    from evenkeel.learning.adaptors.cba import CBA as CBA
+    from evenkeel.learning.adaptors import CBA as CBA
+    from evenkeel.learning.adaptors import Adaptor as Adaptor
     from evenkeel.learning.augment import AUGMENTS as AUGMENTS
     from evenkeel.learning.augment import CropFlip as CropFlip
     from evenkeel.learning.augment import PerSample as PerSample
@@ -71,8 +75,9 @@ PUBLIC = {  # the public names, by the module that defines them
         *("InputError", "MethodError", "RunError", "SettingsError"),
     ],
     "experiment.config": ["Config", "load_config"],
+    "experiment.quickstart": ["accuracy", "load_data", "stream"],
     "experiment.run": ["run"],
-    "learning.adaptors.cba": ["CBA"],
+    "learning.adaptors": ["CBA", "Adaptor"],
     "learning.augment": ["AUGMENTS", "CropFlip", "PerSample", "RandAugment"],
     "learning.classifier": ["Classifier"],
     "learning.contract": ["check_method"],

@@ -1,7 +1,7 @@
 """The errors of this library, and checks that raise them with sentences for the person who caused them."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from math import isfinite
 from typing import TypeGuard
@@ -13,6 +13,10 @@ class EvenkeelError(Exception):
 
 class InputError(EvenkeelError, ValueError):
     """A batch cannot be used. The learner is unchanged by the call."""
+
+
+class NothingLearnedError(InputError):
+    """There is no label to predict yet."""
 
 
 class SettingsError(EvenkeelError, ValueError):
@@ -54,6 +58,24 @@ def nearest(word: object, allowed: Iterable[object]) -> str:
     return f" Did you mean {by_text[matches[0]]!r}?" if matches else ""
 
 
+def some(values: Sequence[object], most: int = 5) -> str:
+    """Return the first values, for a sentence that should not list them all.
+
+    >>> some(["cat", "dog", "cow"], most=2)
+    "'cat', 'dog', ..."
+    """
+    return ", ".join(map(repr, values[:most])) + (", ..." if len(values) > most else "")
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of another library's error, without its full stop; the error's class if it has no text.
+
+    >>> reason(OSError("No space left.\\nMore of it")), reason(RuntimeError())
+    ('No space left', 'RuntimeError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
     """Raise SettingsError unless `value` is one of `allowed`."""
     choices = list(allowed)
@@ -62,14 +84,15 @@ def one_of(setting: str, value: object, allowed: Iterable[object]) -> None:
         raise SettingsError(f"{setting}={value!r} is not one of {names}.{nearest(value, choices)}")
 
 
-def whole_number(setting: str, value: object, *, at_least: int) -> int:
-    """Return `value`, an integer of Python or numpy, as an int; raise SettingsError if it is none or too small."""
+def whole_number(setting: str, value: object, *, at_least: int, at_most: int | None = None) -> int:
+    """Return `value`, an integer of Python or numpy, as an int; raise SettingsError if it is none or out of range."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = at_least - 1
-    if number < at_least or isinstance(value, bool):
-        raise SettingsError(f"{setting}={value!r} must be a whole number of at least {at_least}.")
+    if number < at_least or (at_most is not None and number > at_most) or isinstance(value, bool):
+        limits = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        raise SettingsError(f"{setting}={value!r} must be a whole number {limits}.")
     return number
 
 

@@ -311,7 +311,7 @@ def test_randaugment_needs_gray_or_color() -> None:
     ],
 )
 def test_bad_settings_are_named(name: str, setting: str, value: float, limits: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{setting}={value} is not a whole number {limits}.$"):
+    with pytest.raises(SettingsError, match=f"^{setting}={value} must be a whole number {limits}.$"):
         AUGMENTS[name](**{setting: value})
 
 

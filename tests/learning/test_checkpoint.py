@@ -82,7 +82,7 @@ DAMAGES: dict[Callable[[Path], None], str] = {
     pickled: "truncated, damaged, or another kind of file",
     torch_pickled: "truncated, damaged, or another kind of file",
     other_torch_file: "not a checkpoint of an evenkeel learner",
-    newer: "format 2, but this version of evenkeel reads format 1. Upgrade evenkeel",
+    newer: "format 3, but this version of evenkeel reads formats 1 to 2. Upgrade evenkeel",
     missing: "There is no file",
 }
 
@@ -105,7 +105,7 @@ def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
 def test_a_checkpoint_can_be_read_with_torch_alone(saved: Path) -> None:
     content = torch.load(saved, weights_only=True)
     facts = json.loads(content["facts"])
-    assert facts["method"] == {"class": "DERpp", "name": "derpp", "settings": {"alpha": 0.2, "beta": 0.5}}
+    assert facts["method"] == {"name": "derpp", "alpha": 0.2, "beta": 0.5}
     assert facts["step"] == 3
     assert content["tensors"]["memory"]["seen"] == 18
 

@@ -134,6 +134,77 @@ def test_every_exported_method_predicts_the_same(name: str, tmp_path: Path) -> N
     assert sum(weights) <= held + 64, "more than one network is in the file"
 
 
+class NearestSample(ek.Method):
+    """A user's own: it predicts the class of the most similar sample in memory."""
+
+    asks_memory = True
+
+    def loss(self, new: ek.View, old: Sequence[ek.View]) -> Tensor:
+        return ek.cross_entropy(new)
+
+    def classify(self, net: ek.Net, memory: ek.Memory, x: Tensor) -> Tensor:
+        if not len(memory):
+            logits: Tensor = net(x)
+            return logits
+        known = memory.samples()
+        return similarities(x, known.x, known.y, net.outputs)
+
+
+def similarities(x: Tensor, known: Tensor, y: Tensor, outputs: int) -> Tensor:
+    """Return (n, outputs) the highest product with a known sample of each class."""
+    return torch.stack([(x @ known.T).masked_fill(y != output, -9.0).amax(dim=1) for output in range(outputs)], dim=1)
+
+
+class Exportable(NearestSample):
+    def exported(self, net: ek.Net, memory: ek.Memory) -> nn.Module:
+        return Compared(memory.samples(), net.outputs)
+
+
+class Compared(nn.Module):
+    known: Tensor
+    y: Tensor
+
+    def __init__(self, samples: ek.Draw, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("known", samples.x)
+        self.register_buffer("y", samples.y)
+        self.outputs = outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        return similarities(x, self.known, self.y, self.outputs)
+
+
+class Halved(ek.ER):
+    """A user's own: it predicts by another rule, without memory."""
+
+    def classify(self, net: ek.Net, memory: ek.Memory, x: Tensor) -> Tensor:
+        logits: Tensor = net(x)
+        return logits * torch.tensor([0.1, 1.0, 1.0, -1.0, 1.0])
+
+
+@pytest.mark.parametrize("method", [Exportable, Halved])
+def test_a_method_of_your_own_predicts_the_same(method: Callable[[], ek.Method], tmp_path: Path) -> None:
+    learner = on_vectors(method())
+    plain = learner.net.eval()(inputs(learner)).argmax(dim=1)
+    assert not torch.equal(learner.logits(inputs(learner)).argmax(dim=1), plain)  # it has a rule of its own
+    export.export(learner.snapshot(), tmp_path / "model.pt2")
+    assert_same(learner, tmp_path / "model.pt2", inputs(learner))
+
+
+def test_a_method_that_predicts_from_memory_must_say_how_to_export_it(older: Path) -> None:
+    with pytest.raises(SettingsError, match=r"NearestSample\(\) predicts from its memory, .* Implement `exported`"):
+        export.export(on_vectors(NearestSample()).snapshot(), older)
+    assert_older(older)
+
+
+def test_icarl_without_samples_is_exported_with_its_head(tmp_path: Path) -> None:
+    learner = ek.Learner(ek.mlp(features=4, classes=4, hidden=(8,)), ek.ICaRL(), memory=20)
+    learner.learn(*vectors()[0], key="all")
+    learner.forget("all")
+    export.export(learner.snapshot(), tmp_path / "model.pt2")
+    assert_same(learner, tmp_path / "model.pt2", inputs(learner))
+
+
 def forgetful(net: ek.Net) -> ek.Learner:
     """Return a learner whose memory no longer holds samples of one class."""
     learner = ek.Learner(net, ek.ICaRL(), memory=12)

@@ -13,7 +13,8 @@ from scipy import stats
 
 from evenkeel.errors import SettingsError
 from evenkeel.learning.hashing import hash_keys
-from evenkeel.learning.memory import Memory, sample_without_replacement
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.rng import sample_without_replacement
 from tests.helpers.memory import (
     AFTER,
     BEFORE,

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
+from evenkeel.learning.byte_sizes import parse_bytes
+from evenkeel.learning.compatibility import require_room
 from evenkeel.learning.hashing import hash_keys
-from evenkeel.learning.memory import Memory, parse_bytes
+from evenkeel.learning.memory import Memory
 from tests.helpers.memory import FAIR, inclusion_p_value, kept_in, positions, rows, seeded
 
 # ---- bytes ----
@@ -82,9 +84,31 @@ def test_a_memory_in_bytes_is_as_large_as_the_bytes_allow() -> None:
 
 def test_too_few_bytes_for_one_sample_are_refused_with_the_size_of_one() -> None:
     with pytest.raises(InputError, match=r"'2KB' cannot hold one sample, which takes 3,\d\d\d bytes"):
-        Memory("2KB").require_room(images(2))
-    Memory("4KB").require_room(images(2))
-    Memory(1).require_room(images(2))
+        require_room([Memory("2KB")], images(2))
+    with pytest.raises(InputError, match=r"'40KB', of which 2KB are held out, cannot hold one sample"):
+        require_room([Memory("40KB"), Memory("2KB")], images(2))
+    require_room([Memory("4KB"), Memory("4KB")], images(2))
+    require_room([Memory(1)], images(2))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("capacity", [2, 10, 137, "2KB", "1MB"])
+def test_a_split_memory_has_the_capacity_it_had(capacity: int | str, share: float) -> None:
+    rest = Memory(capacity)
+    if capacity == 2 and share == 0.9:
+        with pytest.raises(SettingsError, match=r"memory=2: holding out 0\.9 of it leaves no sample to train on"):
+            rest.split(share)
+        return
+    part = rest.split(share)
+    if isinstance(capacity, str):
+        assert rest.budget is not None
+        assert part.budget is not None
+        assert rest.budget + part.budget == parse_bytes(capacity)
+        assert part.budget == pytest.approx(share * parse_bytes(capacity), abs=1)
+    else:
+        assert rest.slots + part.slots == capacity
+        assert part.slots == max(1, round(share * capacity))
+    assert rest.capacity == capacity
 
 
 # ---- wider logits ----

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from evenkeel.errors import SettingsError
 from evenkeel.learning.heads import GrowingHead
 from evenkeel.learning.nets import Net
-from evenkeel.learning.registry import build
+from evenkeel.learning.registry import build, named_arguments
 from evenkeel.learning.rng import derive
 from evenkeel.learning.torch_utils import evaluating, running_statistics, scratch_buffers
 from evenkeel.learning.zoo import NETS, convnet, mlp, resnet18
@@ -584,9 +584,10 @@ def test_the_gradient_of_a_single_sample_is_right_though_statistics_change_later
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_recipe_names_its_own_net(name: str) -> None:
-    """A wrong name would load another network without a word."""
-    needed = {"features": 4} if name == "mlp" else {}
-    recipe = NETS[name](classes=2, **needed).recipe
+def test_a_recipe_holds_the_name_and_every_argument_of_its_net(name: str) -> None:
+    """Without them, a checkpoint would load another network without a word."""
+    arguments = {"classes": 2, "seed": 3, **({"features": 4} if "features" in named_arguments(NETS[name]) else {})}
+    recipe = NETS[name](**arguments).recipe
     assert recipe is not None
-    assert recipe["name"] == name
+    assert {"name": name, **arguments}.items() <= recipe.items()
+    assert recipe.keys() == {"name", *named_arguments(NETS[name])}

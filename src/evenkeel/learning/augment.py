@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenkeel.errors import InputError, SettingsError
+from evenkeel.errors import InputError, whole_number
 from evenkeel.learning import rng
 from evenkeel.learning.registry import call_text
 
@@ -37,8 +37,7 @@ class CropFlip:
     """
 
     def __init__(self, *, padding: int = 4, flip: bool = True) -> None:
-        _whole("padding", padding, at_least=0)
-        self.padding = padding
+        self.padding = whole_number("padding", padding, at_least=0)
         self.flip = flip
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -64,12 +63,9 @@ class RandAugment:
     """
 
     def __init__(self, *, operations: int = 1, magnitude: int = 14, padding: int = 4) -> None:
-        _whole("operations", operations, at_least=1)
-        _whole("magnitude", magnitude, at_least=0, at_most=BINS - 1)
-        _whole("padding", padding, at_least=0)
-        self.operations = operations
-        self.magnitude = magnitude
-        self.padding = padding
+        self.operations = whole_number("operations", operations, at_least=1)
+        self.magnitude = whole_number("magnitude", magnitude, at_least=0, at_most=BINS - 1)
+        self.padding = whole_number("padding", padding, at_least=0)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         _check_images("RandAugment", x)
@@ -156,12 +152,6 @@ class PerSample:
 
 
 AUGMENTS: dict[str, Callable[..., Augment]] = {"crop-flip": CropFlip, "rand-augment": RandAugment}
-
-
-def _whole(setting: str, value: int, *, at_least: int, at_most: int | None = None) -> None:
-    if not isinstance(value, int) or value < at_least or (at_most is not None and value > at_most):
-        limits = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-        raise SettingsError(f"{setting}={value!r} is not a whole number {limits}.")
 
 
 @lru_cache

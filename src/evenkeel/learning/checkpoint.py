@@ -17,8 +17,9 @@ from torch.optim import Optimizer
 
 from evenkeel.errors import CheckpointError
 from evenkeel.files import replacing
-from evenkeel.learning.adaptors.cba import ADAPTORS, CBA
+from evenkeel.learning.adaptors import ADAPTORS, Adaptor
 from evenkeel.learning.augment import AUGMENTS, Augment
+from evenkeel.learning.checkpoint_1 import from_format_1
 from evenkeel.learning.memory import MEMORIES, Memory
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
@@ -27,7 +28,7 @@ from evenkeel.learning.registry import describe, rebuild
 from evenkeel.learning.step import Step
 from evenkeel.learning.zoo import NETS
 
-FORMAT = 1
+FORMAT = 2
 KIND = "evenkeel learner"
 
 
@@ -66,31 +67,13 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CheckpointError(f"{str(path)!r} is damaged (its part {damaged!r} fails its checksum).")
     if not isinstance(content, dict) or content.get("kind") != KIND or not isinstance(content.get("format"), int):
         raise CheckpointError(f"{str(path)!r} is a torch file, but not a checkpoint of an evenkeel learner.")
-    if content["format"] != FORMAT:
+    if not 1 <= content["format"] <= FORMAT:
         raise CheckpointError(
-            f"{str(path)!r} has checkpoint format {content['format']}, but this version of evenkeel reads format "
-            f"{FORMAT}. {'Upgrade evenkeel to load it.' if content['format'] > FORMAT else ''}".rstrip()
+            f"{str(path)!r} has checkpoint format {content['format']}, but this version of evenkeel reads formats 1 to "
+            f"{FORMAT}. Upgrade evenkeel to load it."
         )
-    facts: dict[str, Any] = json.loads(content["facts"])
-    return _without_rar(facts, content["tensors"], path)
-
-
-def _without_rar(
-    facts: dict[str, Any], tensors: dict[str, Any], path: str | os.PathLike[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what version 0.1 wrote of RAR, a method around another, as that method and the learner's repeats."""
-    if facts["method"]["class"] != "RAR":
-        return facts, tensors
-    if "name" not in facts["method"]:
-        raise CheckpointError(
-            f"{str(path)!r} was written by version 0.1 with RAR around a method of your own, which this version cannot "
-            "continue: the file does not say how often it repeats."
-        )
-    base = facts["method"]["settings"]["base"]
-    method = {"class": METHODS[base["name"]].__name__, **base}
-    settings = {**facts["settings"], "repeats": facts["method"]["settings"]["repeats"]}
-    weights = {name.removeprefix("base."): value for name, value in tensors["method"].items()}
-    return {**facts, "method": method, "settings": settings}, {**tensors, "method": weights}
+    facts, tensors = json.loads(content["facts"]), content["tensors"]
+    return from_format_1(facts, tensors, path) if content["format"] == 1 else (facts, tensors)
 
 
 def _python_numbers(value: Any) -> Any:
@@ -106,7 +89,7 @@ def facts_of(step: Step) -> dict[str, Any]:
     """Return the description of all parts, as JSON."""
     net = step.net
     return {
-        "net": {"class": type(net).__name__, **(net.recipe or {})},
+        "net": net.recipe or {"class": type(net).__name__},
         "cosine": net.cosine_scale is not None,
         "growth": net.growth,
         "frozen": [name for name, weight in net.named_parameters() if not weight.requires_grad],
@@ -138,7 +121,7 @@ def rebuild_parts(
     *,
     net: Net | None,
     method: Method | None,
-    adaptor: CBA | None,
+    adaptor: Adaptor | None,
     memory: Memory | None,
     optimizer: Optimizer | MakeOptimizer | None,
     augment: Augment | None,

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenkeel.errors import DivergenceError, InputError
+from evenkeel.errors import DivergenceError, NothingLearnedError
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
 from evenkeel.learning.memory import Memory
@@ -59,17 +59,19 @@ class Classifier:
     def snapshot(self) -> "Classifier":
         """Return a frozen copy that is safe to use from many threads while the original keeps learning."""
         same: dict[int, Any] = {}  # a network that both parts hold is one network in the copy too
+        if not self.method.asks_memory:  # then the copy needs no samples
+            same = {id(memory): Memory(1) for memory in (self.memory, self.method.held) if memory is not None}
         net = copy.deepcopy(self.net, same)
         method = copy.deepcopy(self.method, same)
         inputs = copy.deepcopy(self.inputs, same)
-        memory = copy.deepcopy(self.memory, same) if method.asks_memory else Memory(1)
+        memory = copy.deepcopy(self.memory, same)
         copied = Classifier(net.eval().requires_grad_(False), method, memory, self.labels.copy(), inputs)
         copied._frozen = True  # no thread may change the mode while another predicts
         return copied
 
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:
-            raise InputError("Nothing has been learned yet, so there is no label to predict.")
+            raise NothingLearnedError("Nothing has been learned yet, so there is no label to predict.")
         scores = self.logits(x)[:, : len(self.labels.names)]
         if not are_finite(scores):
             raise DivergenceError("The network's scores are NaN or infinite, so nothing can be predicted.")

@@ -1,12 +1,17 @@
 """Checks that the parts of a learner are compatible, and what a method requires of net and memory."""
 
+from collections.abc import Sequence
+from typing import get_args
+
+from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel.errors import SettingsError
-from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.errors import InputError, MethodError, SettingsError, one_of, whole_number
+from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
+from evenkeel.learning.types import Statistics
 
 
 def require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
@@ -15,34 +20,59 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
         raise SettingsError(f"net is a {type(net).__name__}; pass Net(backbone, head) or Net.split(model, ...).")
     if not isinstance(method, Method):
         raise SettingsError(f"method={method!r} is not a Method. Give an instance, such as ER().")
-    if adaptor is not None and not isinstance(adaptor, CBA):
-        raise SettingsError(f"adaptor={adaptor!r} is not an adaptor. Give an instance, such as CBA().")
+    if adaptor is not None and not isinstance(adaptor, Adaptor):
+        raise SettingsError(
+            f"adaptor={adaptor!r} is not an Adaptor. Give an instance, such as CBA(); a class of your own derives from "
+            "Adaptor."
+        )
     if augment is not None and not callable(augment):
         raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
     if "repeats" in (*vars(method), *vars(type(method))):
         raise SettingsError(
             f"{type(method).__name__} sets `repeats`, which is a setting of the learner now: Learner(..., repeats=10)."
         )
-    if method.held_out and not method.rehearses:
-        raise SettingsError(f"{method!r} keeps no memory, so it cannot hold out {method.held_out} of it.")
     if adaptor is not None and method.no_adaptor:
         raise SettingsError(f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}.")
 
 
+def require_settings(
+    method: Method, *, replay: int, repeats: int, statistics: str, seed: int, **_unrestricted: object
+) -> None:
+    """Raise SettingsError unless each setting of a learner has a valid value and suits `method`."""
+    whole_number("replay", replay, at_least=1)
+    whole_number("repeats", repeats, at_least=1)
+    whole_number("seed", seed, at_least=0)
+    one_of("statistics", statistics, get_args(Statistics))
+    if statistics == "replay" and method.joint_forward:
+        raise SettingsError(
+            "statistics='replay' needs new and old samples forwarded separately, but this method joins them."
+        )
+
+
 def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
     """Return an empty memory with the policy of `method`, unless the user chooses another `policy`."""
-    return Memory(capacity, policy=policy or method.memory_policy, held_out=method.held_out)
+    return Memory(capacity, policy=policy or method.memory_policy)
 
 
-def require_memory(memory: Memory, method: Method) -> None:
-    """Raise SettingsError unless the memory is empty and holds out what `method` needs."""
+def require_empty(memory: Memory) -> None:
+    """Raise SettingsError if the memory has been used."""
     if memory.seen:
         raise SettingsError("This memory already holds samples of another learner; give each learner an empty one.")
-    if memory.held_out != method.held_out:
-        raise SettingsError(
-            f"{method!r} holds out {method.held_out} of its memory, but {memory!r} holds out {memory.held_out}; give "
-            f"Memory(..., held_out={method.held_out}), or only its capacity."
-        )
+
+
+def require_held(method: Method) -> None:
+    """Raise MethodError if a method holds samples out, but took no part of the memory for them."""
+    if method.held is None and type(method).hold_out is not Method.hold_out:
+        raise MethodError("`hold_out` has no `held` for its samples; create it in `split_memory`.")
+
+
+def require_room(memories: Sequence[Memory], x: Tensor) -> None:
+    """Raise InputError if a sample like those of `x` is larger than one of the memories, parts of one capacity."""
+    needed = x[:1].nbytes + 3 * 8  # with its output, key and priority
+    if any(memory.budget is not None and needed > memory.budget for memory in memories):
+        whole, *parts = (memory.capacity for memory in memories)
+        apart = "".join(f", of which {part} are held out," for part in parts)
+        raise InputError(f"memory={whole!r}{apart} cannot hold one sample, which takes {needed:,} bytes.")
 
 
 def make_cosine(net: Net, method: Method, optimizer: object) -> None:

@@ -12,7 +12,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
@@ -22,15 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from torch.nn import functional as F
 
-from evenkeel.errors import CheckpointError, SettingsError, nearest
+from evenkeel.errors import CheckpointError, SettingsError, nearest, reason
 from evenkeel.files import write_whole
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.inputs import InputSpec
-from evenkeel.learning.memory import Memory
-from evenkeel.learning.methods import ICaRL
-from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import make_generator
 
 KEY = "evenkeel"  # of the description in ONNX metadata; in a .pt2 it is the extra file evenkeel.json
@@ -71,17 +66,15 @@ def described(path: Path) -> dict[str, Any]:
 class _Predictor(nn.Module):
     """Everything from the user's input to the prediction, as one module."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, scores: nn.Module, inputs: InputSpec, known: int) -> None:
         super().__init__()
-        self.net = classifier.net
-        self.method = classifier.method
-        self.memory = classifier.memory
-        self.inputs = classifier.inputs
-        self.known = len(classifier.classes)
+        self.scores = scores
+        self.inputs = inputs
+        self.known = known
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         prepared = self.inputs.to_network(x.clone())  # a network may write into its input
-        scores = self.method.classify(self.net, self.memory, prepared)[:, : self.known]
+        scores: Tensor = self.scores(prepared)[:, : self.known]
         return {"probabilities": scores.softmax(dim=1, dtype=torch.float32), "index": scores.argmax(dim=1)}
 
 
@@ -91,13 +84,13 @@ def _traced(classifier: Classifier) -> ExportedProgram:
     example = torch.rand(2, *_sample_shape(classifier), generator=make_generator(0, "export"))
     example = (255 * example).to(dtype) if dtype == torch.uint8 else example
     classifier.predict_proba(example)  # raises if not finite; also fills what a net caches at its first call
-    predictor = _Predictor(_self_contained(classifier))
+    predictor = _predictor(classifier)
     try:
         # Strict, by bytecode: otherwise len(x), common in networks and methods, would fix the number of samples.
         program = torch.export.export(predictor, (example,), dynamic_shapes=({0: Dim("samples", min=1)},), strict=True)
     except Exception as error:  # a user's own network can make the tracer fail in any way
         raise SettingsError(
-            f"The network or the method cannot be written as a graph of operations: {_first_line(error)}"
+            f"The network or the method cannot be written as a graph of operations: {reason(error)}."
         ) from error
     used = {spec.target for spec in program.graph_signature.input_specs}
     for name in program.state_dict.keys() - used:  # teachers, and averages not used for prediction
@@ -107,29 +100,13 @@ def _traced(classifier: Classifier) -> ExportedProgram:
     return program
 
 
-def _self_contained(copy: Classifier) -> Classifier:
-    """Move the copy to the CPU and make it independent of its memory."""
-    for part in copy.method.modules():
-        if isinstance(part, ICaRL) and len(copy.memory):
-            known, classes = part.class_means(copy.net, copy.memory)
-            means = known.new_zeros(copy.net.outputs, known.shape[1]).index_copy(0, classes, known).cpu()
-            missing = torch.ones(len(means), dtype=torch.bool).index_fill(0, classes.cpu(), False)
-            part.classify = partial(_nearest_mean, means, missing)  # type: ignore[method-assign]
-    net, method = copy.net.cpu(), copy.method.cpu().requires_grad_(False)
-    for tensor in chain(net.parameters(), net.buffers(), method.parameters(), method.buffers()):
+def _predictor(copy: Classifier) -> _Predictor:
+    """Return the predictor of a copied classifier, on the CPU."""
+    scores = copy.method.exported(copy.net, copy.memory).cpu().requires_grad_(False)
+    for tensor in chain(scores.parameters(), scores.buffers()):
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # else torch.export.save warns
-    inputs = InputSpec(next(net.head.parameters()), copy.inputs.normalize)
-    return Classifier(net, method, copy.memory, copy.labels, inputs)
-
-
-def _nearest_mean(means: Tensor, missing: Tensor, net: Net, _: Memory, x: Tensor) -> Tensor:
-    """Return iCaRL's scores from constant class means (outputs, features) and a mask of the outputs without one.
-
-    Without torch.cdist, which uses another algorithm from 25 samples on, while a graph can hold only one.
-    """
-    features = F.normalize(net.features(x), dim=1)
-    square = features.square().sum(dim=1, keepdim=True) - 2 * F.linear(features, means) + means.square().sum(dim=1)
-    return (-square).masked_fill(missing, -torch.inf)
+    inputs = InputSpec(next(copy.net.cpu().head.parameters()), copy.inputs.normalize)
+    return _Predictor(scores, inputs, len(copy.classes))
 
 
 # The description in a file
@@ -186,9 +163,7 @@ def _to_onnx(classifier: Classifier, description: str) -> bytes:
         onnx_program.model.metadata_props[KEY] = description
         content: bytes = onnx_program.model_proto.SerializeToString()
     except Exception as error:  # an operation that ONNX lacks, or more than the 2 GB that such a file can hold
-        raise SettingsError(
-            f"The network cannot be written as ONNX, but it can as .pt2: {_first_line(error)}"
-        ) from error
+        raise SettingsError(f"The network cannot be written as ONNX, but it can as .pt2: {reason(error)}.") from error
     return content
 
 
@@ -236,10 +211,6 @@ def _suffix(path: Path) -> str:
             f"{str(path)!r} must end in {allowed}, which determines the format of the file.{nearest(suffix, FORMATS)}"
         )
     return suffix
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextmanager

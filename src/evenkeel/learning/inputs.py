@@ -1,13 +1,13 @@
 """User input as tensors: checked first, converted once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evenkeel.errors import InputError, SettingsError
+from evenkeel.errors import InputError, SettingsError, reason
 from evenkeel.learning.torch_utils import are_finite
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
@@ -68,12 +68,12 @@ class InputSpec:
         try:
             forward(self.to_network(batch[:2].clone()))
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            if isinstance(error, SettingsError) and not _hint(batch):
+            if isinstance(error, InputError | SettingsError) and not _hint(batch):
                 raise
-            reason = str(error).splitlines()[0]
             vectors = " These are vectors; mlp is a network for vectors." if batch.dim() == 2 else ""
             raise InputError(
-                f"The network cannot process samples of shape {_sample(batch)}.{vectors}{_hint(batch)} ({reason})"
+                f"The network cannot process samples of shape {_sample(batch)}.{vectors}{_hint(batch)} "
+                f"({reason(error)})"
             ) from error
 
     def accept(self, batch: Tensor) -> None:
@@ -121,5 +121,10 @@ def _sample(batch: Tensor) -> tuple[int, ...]:
 def _hint(batch: Tensor) -> str:
     if batch.dim() == 3:
         return " If they are images without a channel dimension, give x[:, None]."
-    last = batch.dim() == 4 and batch.shape[-1] in (1, 3, 4) and batch.shape[1] not in (1, 3, 4)
+    last = is_channels_last(batch.shape[1:])
     return " Images are (samples, channels, height, width): these look channels-last." if last else ""
+
+
+def is_channels_last(sample: Sequence[int]) -> bool:
+    """Return whether the shape of a sample looks like that of an image whose channels come last."""
+    return len(sample) == 3 and sample[2] in (1, 3, 4) and sample[0] not in (1, 3, 4)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest
+from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest, some
 
 
 def as_labels(y: object, name: str = "y") -> list[Hashable]:
@@ -65,7 +65,7 @@ class LabelMap:
         if new and self.fixed:
             raise InputError(
                 f"The label {new[0]!r} is not one of the {len(self.names)} classes given at the start"
-                f" ({_some(self.names)}).{nearest(new[0], self.names)}"
+                f" ({some(self.names)}).{nearest(new[0], self.names)}"
             )
         return new
 
@@ -115,7 +115,7 @@ class LabelMap:
         opaque = [name.text for name in names if isinstance(name, _Opaque)]
         if opaque:
             raise CheckpointError(
-                f"The checkpoint's labels are objects that a file cannot hold ({_some(opaque)}). "
+                f"The checkpoint's labels are objects that a file cannot hold ({some(opaque)}). "
                 f"Pass labels=[...], all {len(names)} of them in the order of learner.classes."
             )
         if len(set(names)) < len(names):
@@ -128,10 +128,6 @@ class LabelMap:
         restored.add(names)
         restored.fixed = bool(state["fixed"])
         return restored
-
-
-def _some(names: Sequence[object]) -> str:
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 class _Opaque:

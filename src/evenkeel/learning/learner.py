@@ -4,7 +4,7 @@ import os
 from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite, nan
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel.errors import (
-    CheckpointError,
-    InputError,
-    SettingsError,
-    one_of,
-    whole_number,
-)
+from evenkeel.errors import CheckpointError, InputError, SettingsError
 from evenkeel.learning import checkpoint
-from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.classifier import Classifier
-from evenkeel.learning.compatibility import make_cosine, memory_for, require_memory, require_parts
+from evenkeel.learning.compatibility import (
+    make_cosine,
+    memory_for,
+    require_empty,
+    require_held,
+    require_parts,
+    require_room,
+    require_settings,
+)
 from evenkeel.learning.hashing import hash_keys
 from evenkeel.learning.inputs import InputSpec, Moments
 from evenkeel.learning.labels import LabelMap, as_labels
@@ -31,23 +33,23 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
+from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.rng import Generators, make_generator, next_seed
 from evenkeel.learning.step import Outcome, Step
-from evenkeel.learning.types import StepRecord
+from evenkeel.learning.types import Statistics, StepRecord
 
-STATISTICS = ("all", "replay")
+PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes")
+"""The arguments of a learner that are not plain settings: a checkpoint and a config describe each in its own way."""
 
 
 class Learner:
     """A classifier that learns from a stream, batch by batch, and can be queried at any time.
 
-    net: any `Net`. method: what to minimise. adaptor: `CBA()` or None. memory: samples, bytes ("8MB") or a `Memory`.
-    replay: samples per memory draw. repeats: updates per incoming batch, each with new views and draws (10, with
-    `RandAugment()`, is Repeated Augmented Rehearsal, Zhang et al. 2022). optimizer: one over `net.parameters()`, or a
-    function that creates one. augment: applied to every training view. normalize: (mean, std) per channel. classes: fix
-    the labels and their outputs; otherwise they take outputs in order of arrival and the head grows. statistics: which
-    batches update batch norm's running statistics, "all" or only "replay" (the released code's offline variant). seed:
-    of everything random here.
+    net: any `Net`. method: what to minimise. adaptor: corrects logits in training, such as `CBA()`; or None. memory:
+    samples, bytes ("8MB") or a `Memory`. optimizer: one over `net.parameters()`, or a function that creates one.
+    augment: applied to every training view. normalize: (mean, std) per channel. classes: fix the labels and their
+    outputs; otherwise they take outputs in order of arrival and the head grows. The other arguments are settings,
+    described in the signature: a config, `evenkeel list` and a checkpoint take them from there.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> from evenkeel.learning.methods import ER
@@ -62,19 +64,23 @@ class Learner:
         net: Net,
         method: Method,
         *,
-        adaptor: CBA | None = None,
+        adaptor: Adaptor | None = None,
         memory: int | str | Memory = 500,
-        replay: int = 32,
-        repeats: int = 1,
         optimizer: Optimizer | MakeOptimizer | None = None,
         augment: Augment | None = None,
         normalize: Moments | None = None,
         classes: Sequence[Hashable] | None = None,
-        statistics: str = "all",
-        seed: int = 0,
+        replay: Annotated[int, "Samples per draw from memory"] = 32,
+        repeats: Annotated[
+            int, "Updates per incoming batch, each with new views and draws; 10 is Repeated Augmented Rehearsal (RAR)"
+        ] = 1,
+        statistics: Annotated[
+            Statistics, "Batches that update batch norm's running statistics: all, or only replayed ones"
+        ] = "all",
+        seed: Annotated[int, "Seed of everything random in here"] = 0,
     ) -> None:
         require_parts(net, method, adaptor, augment)
-        one_of("statistics", statistics, STATISTICS)
+        require_settings(method, replay=replay, repeats=repeats, statistics=statistics, seed=seed)
         # A net that arrives entirely in evaluation mode (a pretrained one, say) is trained all the same, but parts put
         # into that mode on purpose (a frozen backbone, a frozen batch norm) stay in it.
         if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
@@ -83,33 +89,31 @@ class Learner:
         self.method = method
         self.adaptor = adaptor
         self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
-        require_memory(self.memory, method)
-        self.replay = whole_number("replay", replay, at_least=1)
-        self.repeats = whole_number("repeats", repeats, at_least=1)
+        require_empty(self.memory)
         self.augment = augment
+        self.replay = int(replay)  # numpy's numbers, too
+        self.repeats = int(repeats)
         self.statistics = statistics
-        self.seed = whole_number("seed", seed, at_least=0)
+        self.seed = int(seed)
         self.step = 0  # calls of `learn`
         self.labels = LabelMap(classes)
         if len(self.labels.names) > net.outputs:
             raise SettingsError(
                 f"classes has {len(self.labels.names)} labels, but the head has only {net.outputs} outputs."
             )
-        if statistics == "replay" and method.joint_forward:
-            raise SettingsError(
-                "statistics='replay' needs new and old samples forwarded separately, but this method joins them."
-            )
         if method.cosine_head:
             make_cosine(net, method, optimizer)
         self.optimizer = make_optimizer(optimizer, net)
         self._inputs = InputSpec(next(net.head.parameters()), normalize)
-        for part in self.memory.parts:
-            part.to_network = self._inputs.to_network
         self._classifier = Classifier(net, method, self.memory, self.labels, self._inputs)
         self._generators = Generators(self.seed)
         if adaptor is not None:
             adaptor.attach(net, self.optimizer, self.seed)
         method.prepare(net, self._generators["method"])
+        method.split_memory(self.memory)
+        require_held(method)
+        for each in self.memories:
+            each.to_network = self._inputs.to_network
         self._step = Step(
             net=net,
             method=method,
@@ -133,6 +137,20 @@ class Learner:
         """Return the labels known so far, in the order of the head's outputs."""
         return list(self.labels.names)
 
+    @property
+    def memories(self) -> list[Memory]:
+        """Return the memory and, if the method has one of its own, that too."""
+        return [self.memory] if self.method.held is None else [self.memory, self.method.held]
+
+    @property
+    def stored(self) -> dict[Hashable, int]:
+        """Return the number of samples in memory for each known label."""
+        counts = torch.zeros(len(self.labels.names), dtype=torch.int64)
+        for memory in self.memories:
+            if len(memory):
+                counts += memory.column("y").cpu().bincount(minlength=len(counts))
+        return dict(zip(self.labels.names, counts.tolist(), strict=True))
+
     # Learning
 
     def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
@@ -146,7 +164,7 @@ class Learner:
         new = self.labels.unknown(labels)
         if self._inputs.shape is None:
             self._inputs.fits(batch, self._classifier.classify)
-            self.memory.require_room(batch)
+            require_room(self.memories, batch)
             if self.augment is not None:
                 self.augment(batch[:1].clone(), torch.Generator())  # raises if it cannot process such samples
         if len(self.labels.names) + len(new) > self.net.outputs:
@@ -154,15 +172,14 @@ class Learner:
         self._inputs.accept(batch)
         self.labels.add(new)
         rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
-        held_out = self.memory.choose_held_out(rows["x"], rows["y"], self._generators["memory"])
         try:
-            outcomes = self._train({name: column[~held_out] for name, column in rows.items()})
+            rows, apart = self._without_held_out(rows)
+            outcomes = self._train(rows)
         except BaseException:
             self.labels.drop(new)  # a label that was not learned must not be predicted
             raise
-        if self.memory.held is not None and bool(held_out.any()):
-            apart = {name: column[held_out] for name, column in rows.items()}
-            self.memory.held.insert(apart, self._generators["memory"])
+        if self.method.held is not None and len(apart["y"]):
+            self.method.held.insert(apart, self._generators["memory"])
         self.step += 1
         outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
         return StepRecord(
@@ -172,10 +189,18 @@ class Learner:
             loss=fmean(outcome.loss for outcome in outcomes) if outcomes else None,
             outer_loss=fmean(outer) if outer else None,
             replayed=sum(outcome.replayed for outcome in outcomes),
-            stored=sum(map(len, self.memory.parts)),
-            seen=sum(part.seen for part in self.memory.parts),
+            stored=sum(map(len, self.memories)),
+            seen=sum(memory.seen for memory in self.memories),
             classes=len(self.labels.names),
         )
+
+    def _without_held_out(self, rows: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the rows to train on and those that the method holds out; most methods have no memory for any."""
+        if self.method.held is None:
+            return rows, {}
+        chosen = self.method.hold_out(rows["x"], rows["y"], self.memory, self._generators["memory"])
+        kept, apart = ({name: column[which] for name, column in rows.items()} for which in (~chosen, chosen))
+        return kept, apart
 
     def _train(self, rows: Mapping[str, Tensor]) -> list[Outcome]:
         """Update on the rows that are not held out, then store them."""
@@ -202,7 +227,7 @@ class Learner:
 
         The weights keep what they learned from them; nothing here can undo that.
         """
-        return self.memory.remove(key)
+        return sum(memory.remove(key) for memory in self.memories)
 
     def grow(self, outputs: int) -> None:
         """Make room for `outputs` classes: in the head, in each net the method holds, in the adaptor, in stored logits.
@@ -268,12 +293,7 @@ class Learner:
         """Return the whole state of this learner: facts as JSON, and nested dicts of tensors (not copied)."""
         facts = {
             **checkpoint.facts_of(self._step),
-            "settings": {
-                "replay": self.replay,
-                "repeats": self.repeats,
-                "statistics": self.statistics,
-                "seed": self.seed,
-            },
+            "settings": {name: getattr(self, name) for name in named_arguments(Learner) if name not in PARTS},
             "labels": self.labels.state(),
             "step": self.step,
         }
@@ -286,7 +306,7 @@ class Learner:
         *,
         net: Net | None = None,
         method: Method | None = None,
-        adaptor: CBA | None = None,
+        adaptor: Adaptor | None = None,
         memory: Memory | None = None,
         optimizer: Optimizer | MakeOptimizer | None = None,
         augment: Augment | None = None,

@@ -24,7 +24,7 @@ class Net(nn.Module):
     torch.Size([2, 3])
     """
 
-    def __init__(self, backbone: nn.Module, head: nn.Module, *, recipe: Recipe | None = None) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
         super().__init__()
         if not all(isinstance(getattr(head, name, None), int) for name in ("in_features", "out_features")):
             raise SettingsError(
@@ -33,7 +33,7 @@ class Net(nn.Module):
             )
         self.backbone = backbone
         self.head = head
-        self.recipe = recipe  # how to rebuild this net; None for a user's own modules
+        self.recipe: Recipe | None = None  # how to rebuild this net; None for a user's own modules
         self.growth: list[int] = []  # outputs after each growth, so that a checkpoint can grow a new net the same way
         self._cut: _Cut | None = None
 

@@ -4,18 +4,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from evenkeel.errors import CheckpointError, SettingsError
 from evenkeel.learning.nets import Net
 
 MakeOptimizer = Callable[[Any], Optimizer]  # from parameters or groups of them, such as a class of torch.optim
+LR = 0.03  # unless another is chosen: the rate of the CBA authors' own commands
+OPTIMIZERS: dict[str, type[Optimizer]] = {"SGD": SGD, "Adam": Adam, "AdamW": AdamW}
+"""By the names used in configs, which are those of the classes; all take `lr` and `weight_decay`."""
 
 
 def make_optimizer(given: Optimizer | MakeOptimizer | None, net: Net) -> Optimizer:
     """Return the optimizer given, or create it; raise SettingsError if it holds parameters that are not the net's."""
     if given is None:
-        return SGD(net.parameters(), lr=0.03)  # the rate of the CBA authors' own commands
+        return SGD(net.parameters(), lr=LR)
     if not isinstance(given, Optimizer) and not callable(given):
         raise SettingsError(
             f"optimizer={given!r} is neither an optimizer nor a function that creates one from parameters."
@@ -38,7 +41,7 @@ def make_optimizer_again(facts: dict[str, Any], given: Optimizer | MakeOptimizer
     """Return the optimizer of a checkpoint, over the same groups of parameters; its options are part of its state."""
     if isinstance(given, Optimizer):
         return given
-    make: MakeOptimizer | None = given or getattr(torch.optim, facts["class"], None)
+    make: MakeOptimizer | None = given or OPTIMIZERS.get(facts["class"]) or getattr(torch.optim, facts["class"], None)
     if make is None:
         raise CheckpointError(
             f"The checkpoint's optimizer, {facts['class']}, is not one of torch.optim. Pass optimizer=..., a function "

@@ -1,4 +1,4 @@
-"""Parts by name. Settings are constructor arguments, kept under the same name; recipes derive from the signature."""
+"""Parts by name, for configs and checkpoints. Settings are constructor arguments, kept under the same name."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,15 +8,19 @@ import numpy as np
 
 from evenkeel.errors import CheckpointError, SettingsError, nearest
 
-Recipe = dict[str, Any]  # {"name": key of a registry, "settings": {...}}: JSON, enough to rebuild the part
+Recipe = dict[str, Any]  # {"name": key of a registry, setting: value, ...}: JSON, enough to build the part
 Registry = Mapping[str, Callable[..., Any]]
 
 
 def settings(part: object) -> dict[str, Any]:
     """Return the constructor arguments of `part`, read from its attributes."""
-    parameters = inspect.signature(type(part)).parameters.values()
-    names = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-    return {name: getattr(part, name) for name in names}
+    return {name: getattr(part, name) for name in named_arguments(type(part))}
+
+
+def named_arguments(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the arguments that a class or function takes by name."""
+    parameters = inspect.signature(factory).parameters
+    return {name: each for name, each in parameters.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
 
 
 def call_text(part: object) -> str:
@@ -26,50 +30,58 @@ def call_text(part: object) -> str:
 
 def describe(part: object, registry: Registry) -> Recipe:
     """Return the recipe of `part`; only its class if it is, or holds, something not in the registry (a user's own)."""
-    kind = {"class": type(part).__name__}
-    try:
-        return kind | _recipe(part, registry)
-    except LookupError:
-        return kind
+    for name, factory in registry.items():
+        if factory is type(part):
+            try:
+                return {"name": name, **{key: plain(value) for key, value in settings(part).items()}}
+            except LookupError:
+                break
+    return {"class": type(part).__name__}
 
 
-def build(recipe: Recipe, registry: Registry) -> Any:
-    """Build the part that `recipe` describes."""
-    name = recipe["name"]
-    if name not in registry:
-        raise SettingsError(f"{name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
-    return registry[name](**recipe["settings"])
+def build(recipe: Recipe, registry: Registry, *args: Any, **withheld: Any) -> Any:
+    """Build the part of a recipe; `args` and `withheld` are the arguments that are not settings."""
+    settings = {key: value for key, value in recipe.items() if key != "name"}
+    return _factory(recipe, registry)(*args, **settings, **withheld)
 
 
-def rebuild(recipe: Recipe | None, given: Any, registry: Registry, name: str) -> Any:
+def rebuild(recipe: Recipe | None, given: Any, registry: Registry, kind: str) -> Any:
     """Return a part of a checkpoint: the one `given`, which must match its recipe, or one built from the recipe."""
     if given is not None:
-        if recipe is None or recipe["class"] != type(given).__name__:
-            saved = "none" if recipe is None else recipe["class"]
-            raise CheckpointError(f"The checkpoint's {name} is {saved}, but {name}= is {type(given).__name__}.")
+        saved = "none" if recipe is None else _class_name(recipe, registry)
+        if saved != type(given).__name__:
+            raise CheckpointError(f"The checkpoint's {kind} is {saved}, but {kind}= is {type(given).__name__}.")
         return given
     if recipe is None:
         return None
-    if "name" not in recipe:
+    if "class" in recipe:
         raise CheckpointError(
-            f"The checkpoint's {name} is your own class {recipe['class']}, which a file cannot hold. Pass {name}=..."
+            f"The checkpoint's {kind} is your own class {recipe['class']}, which a file cannot hold. Pass {kind}=..."
         )
     return build(recipe, registry)
 
 
-def _recipe(part: object, registry: Registry) -> Recipe:
-    for name, maker in registry.items():
-        if maker is type(part):
-            return {"name": name, "settings": {key: _plain(value) for key, value in settings(part).items()}}
-    raise LookupError(type(part).__name__)
+def _class_name(recipe: Recipe, registry: Registry) -> str:
+    """Return the name of the class of a part: of the one registered, or of what the function registered returns."""
+    if "class" in recipe:
+        return str(recipe["class"])
+    factory = _factory(recipe, registry)
+    return factory.__name__ if inspect.isclass(factory) else inspect.signature(factory).return_annotation.__name__
 
 
-def _plain(value: object) -> Any:
+def _factory(recipe: Recipe, registry: Registry) -> Callable[..., Any]:
+    name = recipe["name"]
+    if name not in registry:
+        raise SettingsError(f"{name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
+    return registry[name]
+
+
+def plain(value: object) -> Any:
     """Return `value` as JSON can hold it; raise LookupError if it cannot."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     raise LookupError(type(value).__name__)

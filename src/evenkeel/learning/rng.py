@@ -61,6 +61,17 @@ def next_seed(generator: torch.Generator) -> int:
     return int(torch.randint(2**32, (), generator=generator))
 
 
+def sample_without_replacement(population: int, count: int, generator: torch.Generator) -> Tensor:
+    """Return (min(count, population),) different numbers below `population`, in random order."""
+    if population <= 50 * count:
+        return torch.randperm(population, generator=generator)[:count]
+    # The population is much larger than the sample: draw until enough are different instead of shuffling it all.
+    chosen: dict[int, None] = {}
+    while len(chosen) < count:
+        chosen.update(dict.fromkeys(torch.randint(population, (count,), generator=generator).tolist()))
+    return torch.tensor(list(chosen)[:count], dtype=torch.int64)
+
+
 @contextmanager
 def global_seed(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's global generator for code that can use no other (default initialisation, dropout), then restore it.

@@ -1,15 +1,16 @@
 """One update: forward the new batch and memory draws, train the adaptor if due, step the network."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from evenkeel.errors import DivergenceError, MethodError, SettingsError
-from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.memory import OWN_COLUMNS, Memory
@@ -31,12 +32,20 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Before:
+    """What may change before it is certain that a batch can be learned, as it was."""
+
+    tensors: Sequence[tuple[Tensor, Tensor]]  # each with its value
+    adaptor: Mapping[str, Any] | None  # its state, if it may change
+
+
+@dataclass(frozen=True)
 class Step:
     """The parts involved in an update. Call it with a batch and its outputs."""
 
     net: Net
     method: Method
-    adaptor: CBA | None
+    adaptor: Adaptor | None
     memory: Memory
     optimizer: Optimizer
     augment: Augment | None
@@ -51,7 +60,7 @@ class Step:
             try:
                 outcome, jointly = self._gradients(batch, y, before)
             except BaseException:  # of any kind: a batch that was not learned must leave no trace
-                _restore(before)
+                self._restore(before)
                 raise
             self.optimizer.step()
             if self.adaptor is not None:
@@ -60,15 +69,23 @@ class Step:
         return outcome
 
     @torch.no_grad()
-    def _before(self) -> list[tuple[Tensor, Tensor]]:
-        """Return the tensors that may change before it is certain that the batch can be learned, with their values.
+    def _before(self) -> Before:
+        """Return the running statistics, what a method's `before_step` may write to, and the adaptor's state.
 
-        These are the running statistics, and what a method's `before_step` may write to: the head and its own buffers.
+        A method may write to the head and to its own buffers.
         """
         mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
-        return [(tensor, tensor.clone()) for tensor in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+        tensors = [(tensor, tensor.clone()) for tensor in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+        return Before(tensors, None if self.adaptor is None else self.adaptor.backup())
 
-    def _gradients(self, batch: Tensor, y: Tensor, before: Sequence[tuple[Tensor, Tensor]]) -> tuple[Outcome, bool]:
+    @torch.no_grad()
+    def _restore(self, before: Before) -> None:
+        for tensor, value in before.tensors:
+            tensor.copy_(value)
+        if self.adaptor is not None and before.adaptor is not None:
+            self.adaptor.load_state_dict(before.adaptor)
+
+    def _gradients(self, batch: Tensor, y: Tensor, before: Before) -> tuple[Outcome, bool]:
         """Do everything up to the optimizer's step; return the outcome and whether the adaptor has gradients too."""
         augment = self.generators["augment"]
         draws = self._training_draws(batch, y, self.generators["draw"], augment)
@@ -77,17 +94,18 @@ class Step:
         for view in groups:
             _require_finite("A logit", view.logits)
         # An input of 1e30 may overflow a running variance although every logit is finite.
-        _require_finite("A running statistic", *(now for now, then in before if are_finite(then)))
+        _require_finite("A running statistic", *(now for now, then in before.tensors if are_finite(then)))
 
         outer_loss, jointly, query = None, False, list[View]()
         if self.adaptor is not None:
+            self.adaptor.observe(self.method, groups, self.memory)
             due = self.adaptor.due(y, self.memory)
             jointly = due and self.adaptor.joint
-            if due and self.adaptor.uses_query:
+            if due and self.adaptor.uses_query and len(self.memory):
                 query = self._query(self.generators["query"], with_gradient=jointly)
             if due and not jointly:
                 outer_loss = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
-            groups = [replace(view, adapted=self.adaptor.correct(view.logits, learning=jointly)) for view in groups]
+            groups = [self.adaptor.correct(view, learning=jointly) for view in groups]
 
         new, *old = groups
         loss = self.method.loss(new, old)
@@ -97,8 +115,6 @@ class Step:
         if not loss.requires_grad:
             raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
         self.net.zero_grad()
-        if jointly and self.adaptor is not None:
-            self.adaptor.g.zero_grad()
         loss.backward()
         gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
         _require_finite("A gradient", torch.stack(gradients))
@@ -152,7 +168,8 @@ class Step:
                 self.method.before_step(self.net, draws[0])
                 groups = self._forward(draws)
                 if self.adaptor is not None:
-                    groups = [replace(view, adapted=self.adaptor.correct(view.logits)) for view in groups]
+                    self.adaptor.observe(self.method, groups, self.memory)
+                    groups = [self.adaptor.correct(view) for view in groups]
                 training = self.method.loss(groups[0], groups[1:])
             memory = self.method.query_loss(self._query(generator, with_gradient=True))
             weights = [weight for weight in self.net.parameters() if weight.requires_grad]
@@ -162,7 +179,7 @@ class Step:
             )
             of_training, of_memory = (torch.cat([part.flatten() for part in parts]) for parts in by_weight)
         finally:
-            _restore(before)
+            self._restore(before)
         return of_training, of_memory
 
     def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
@@ -194,12 +211,6 @@ class Step:
             logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
         return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
-
-
-@torch.no_grad()
-def _restore(before: Sequence[tuple[Tensor, Tensor]]) -> None:
-    for tensor, value in before:
-        tensor.copy_(value)
 
 
 def _require_finite(name: str, *values: Tensor) -> None:

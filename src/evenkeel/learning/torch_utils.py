@@ -1,9 +1,11 @@
-"""Additions to torch: temporary modes and buffers, versions of tensors, and a fast check for finite numbers."""
+"""Additions to torch: temporary modes and buffers, copies and versions of tensors, and a check for finite numbers."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from math import isfinite
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -16,6 +18,15 @@ def are_finite(*values: Tensor) -> bool:
     this is called in every step and every prediction.
     """
     return all(isfinite(end) for value in values if value.numel() for end in value.detach().aminmax())
+
+
+def copied(state: Any) -> Any:
+    """Return a copy of nested dicts and lists of tensors and numbers, several times as fast as copy.deepcopy."""
+    if isinstance(state, dict):
+        return {name: copied(value) for name, value in state.items()}
+    if isinstance(state, list):
+        return [copied(value) for value in state]
+    return state.clone() if isinstance(state, Tensor) else copy.deepcopy(state)
 
 
 def version(module: nn.Module) -> tuple[int, ...]:

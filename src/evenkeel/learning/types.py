@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from torch import Tensor
+
+Statistics = Literal["all", "replay"]  # the batches that update batch norm's running statistics
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
 """Ready-made networks with PyTorch's default initialisation, each drawn from a seed of its own."""
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evenkeel.errors import whole_number
+from evenkeel.errors import InputError, whole_number
 from evenkeel.learning.nets import Net
+from evenkeel.learning.registry import plain
 from evenkeel.learning.rng import derive, global_seed
+
+Arguments = ParamSpec("Arguments")
 
 
 class _Block(nn.Module):
@@ -37,20 +43,60 @@ class _Images(nn.Sequential):
     convolution with stride 2 and fewer than 8 channels.
     """
 
-    def __init__(self, *layers: nn.Module, width: int) -> None:
+    def __init__(self, *layers: nn.Module, channels: int, width: int) -> None:
         super().__init__(*layers)
+        self.channels = channels
         self.layout = torch.channels_last if width >= 16 else torch.contiguous_format
         for weight in self.parameters():
             if weight.dim() == 4:
                 weight.data = weight.data.contiguous(memory_format=self.layout)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 4 and x.shape[1] != self.channels:
+            raise InputError(
+                f"This network is for images with {self.channels} channel{'s' * (self.channels > 1)}, but these "
+                f"samples have the shape {tuple(x.shape[1:])}. Create it with channels={x.shape[1]}."
+            )
         x = x.contiguous(memory_format=self.layout)
         for layer in self:
             x = layer(x)
         return x
 
 
+class _Vectors(nn.Sequential):
+    """Linear layers, after one that flattens."""
+
+    def __init__(self, *layers: nn.Module, features: int) -> None:
+        super().__init__(*layers)
+        self.features = features
+
+    def forward(self, x: Tensor) -> Tensor:
+        numbers = x.flatten(1).shape[1]
+        if numbers != self.features:
+            raise InputError(
+                f"This network is for vectors of {self.features} numbers, but these samples have the shape "
+                f"{tuple(x.shape[1:])}. Create it with features={numbers}."
+            )
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+def _with_recipe(make: Callable[Arguments, Net]) -> Callable[Arguments, Net]:
+    """Note in each net the call that made it, for checkpoints to rebuild it by its name in `NETS`."""
+
+    @wraps(make)
+    def made(*args: Arguments.args, **settings: Arguments.kwargs) -> Net:
+        call = signature(make).bind(*args, **settings)
+        call.apply_defaults()
+        net = make(*args, **settings)
+        net.recipe = {"name": make.__name__, **{name: plain(value) for name, value in call.arguments.items()}}
+        return net
+
+    return made
+
+
+@_with_recipe
 def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0) -> Net:
     """A CIFAR-style ResNet-18: 3x3 stem, no max-pool. Width 64 is the CBA paper's, 20 the "slim" one of the literature.
 
@@ -69,12 +115,12 @@ def resnet18(*, classes: int, width: int = 64, channels: int = 3, seed: int = 0)
             outputs = width * 2**stage
             layers += [_Block(inputs, outputs, stride), _Block(outputs, outputs, 1)]
             inputs = outputs
-        backbone = _Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=width)
+        backbone = _Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), channels=channels, width=width)
         head = nn.Linear(inputs, classes)
-    settings = {"classes": classes, "width": width, "channels": channels, "seed": seed}
-    return Net(backbone, head, recipe={"name": "resnet18", "settings": settings})
+    return Net(backbone, head)
 
 
+@_with_recipe
 def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) -> Net:
     """Two convolutions with batch norm, for images from 8x8 to 28x28.
 
@@ -93,13 +139,14 @@ def convnet(*, classes: int, channels: int = 1, width: int = 32, seed: int = 0) 
             nn.ReLU(inplace=True),
             nn.AdaptiveAvgPool2d(2),
             nn.Flatten(),
+            channels=channels,
             width=width,
         )
         head = nn.Linear(8 * width, classes)
-    settings = {"classes": classes, "channels": channels, "width": width, "seed": seed}
-    return Net(backbone, head, recipe={"name": "convnet", "settings": settings})
+    return Net(backbone, head)
 
 
+@_with_recipe
 def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: int = 0) -> Net:
     """Linear layers with ReLU, for feature vectors (or small images, which it flattens).
 
@@ -115,8 +162,7 @@ def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: in
             layers += [nn.Linear(inputs, units), nn.ReLU(inplace=True)]
             inputs = units
         head = nn.Linear(inputs, classes)
-    settings = {"features": features, "classes": classes, "hidden": list(hidden), "seed": seed}
-    return Net(nn.Sequential(*layers), head, recipe={"name": "mlp", "settings": settings})
+    return Net(_Vectors(*layers, features=features), head)
 
 
 NETS: dict[str, Callable[..., Net]] = {"resnet18": resnet18, "convnet": convnet, "mlp": mlp}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.optim import SGD, Optimizer
 
 from evenkeel import CBA, CLSER, ER, DERpp, Learner, Method
-from evenkeel.learning.adaptors.cba import unrolled_step
+from evenkeel.learning.adaptors.cba import UNROLLED, unrolled_step
 from evenkeel.learning.step import Step
 from tests.helpers.outer_gradient import NEW, OPTIMIZERS, REPLAY, Update, assert_close, batch, second_task, watch
 from tests.helpers.reference_cba import Loss, Reference, last_layer, leaves
@@ -123,10 +123,8 @@ def test_closed_form_of_the_virtual_gradient(method: str, variant: str, monkeypa
     assert_close(update.virtual, reference.virtual_gradient(update.net, update.groups, leaves(update.omega)), 1e-12)
 
 
-@pytest.mark.parametrize("steps", [0, 2], ids=["first-step", "third-step"])
-@pytest.mark.parametrize(
-    "options",
-    [
+OPTIONS: dict[type[Optimizer], list[dict[str, Any]]] = {
+    SGD: [
         {},
         {"weight_decay": 0.1},
         {"momentum": 0.9},
@@ -134,12 +132,17 @@ def test_closed_form_of_the_virtual_gradient(method: str, variant: str, monkeypa
         {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
         {"momentum": 0.9, "maximize": True, "weight_decay": 0.1},
     ],
-    ids=str,
+}
+
+
+@pytest.mark.parametrize("steps", [0, 2], ids=["first-step", "third-step"])
+@pytest.mark.parametrize(
+    ("kind", "options"), [(kind, options) for kind in UNROLLED for options in OPTIONS[kind]], ids=str
 )
-def test_virtual_step_is_the_step_of_torch(options: dict[str, Any], steps: int) -> None:
+def test_virtual_step_is_the_step_of_torch(kind: Callable[..., Optimizer], options: dict[str, Any], steps: int) -> None:
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(3, 4, dtype=torch.float64))
-    optimizer = SGD([weight], lr=0.1, **options)
+    optimizer = kind([weight], lr=0.1, **options)
     for _ in range(steps):
         weight.grad = torch.randn_like(weight)
         optimizer.step()

@@ -172,14 +172,14 @@ def test_the_correction_removes_the_bias_and_stays(fixed: bool) -> None:
     )
     method = one.method
     assert isinstance(method, ek.BiC)
-    assert one.memory.held is not None
+    assert one.method.held is not None
 
     def accuracy(classes: int) -> float:
         x, y = one_hot(list(range(classes)) * 20, seed=7)
         return float(np.mean(one.predict(x) == np.array(y)))
 
     learn_task(one, 0)
-    assert len(one.memory.held) > 0
+    assert len(one.method.held) > 0
     one.boundary()
     assert method.scale.eq(1).all()
     assert method.shift.eq(0).all()
@@ -187,7 +187,7 @@ def test_the_correction_removes_the_bias_and_stays(fixed: bool) -> None:
     assert accuracy(4) <= 0.6
     assert method.scale.eq(1).all()
     net_logits = in_eval(one.net)
-    held = one.memory.held.samples()
+    held = one.method.held.samples()
     seen = [True] * 4 + [False] * (one.net.outputs - 4)
     which = [False, False, True, True] + [False] * (one.net.outputs - 4)
     expected = slow_fit(net_logits(held.x).detach(), held.y, which, seen)
@@ -221,7 +221,7 @@ def test_the_correction_removes_the_bias_and_stays(fixed: bool) -> None:
 def test_the_fit_processes_held_out_samples_like_a_prediction() -> None:
     """It uses running statistics, which do not change, and normalised inputs."""
     one = small_learner(ek.BiC(held_out=0.3), memory=60)
-    method, held = one.method, one.memory.held
+    method, held = one.method, one.method.held
     assert isinstance(method, ek.BiC)
     assert held is not None
     for first in (0, 2):

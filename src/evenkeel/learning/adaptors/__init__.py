@@ -1,1 +1,8 @@
-"""Adaptors: they correct logits while a network is trained, and are not used for prediction."""
+"""Adaptors, by the names used in configs: they correct logits while a network is trained, but not for prediction."""
+
+from evenkeel.learning.adaptors.base import Adaptor
+from evenkeel.learning.adaptors.cba import CBA
+
+ADAPTORS: dict[str, type[Adaptor]] = {"cba": CBA}
+
+__all__ = ["ADAPTORS", "CBA", "Adaptor"]

@@ -5,7 +5,7 @@ newest classes and f need not. omega is trained for the performance of f without
 corrected loss, then a step of omega down the plain loss of the moved head on memory. Prediction never uses g.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
@@ -17,10 +17,10 @@ from torch.func import functional_call
 from torch.optim import SGD, Adam, Optimizer
 
 from evenkeel.errors import DivergenceError, MethodError, SettingsError, one_of, whole_number
+from evenkeel.learning.adaptors.base import Adaptor
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.registry import call_text
 from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.torch_utils import are_finite, running_statistics, scratch_buffers
 from evenkeel.learning.types import View
@@ -30,7 +30,7 @@ INPUTS = ("probabilities", "logits")
 TRAININGS = ("bilevel", "joint", "joint+memory")
 
 
-class CBA:
+class CBA(Adaptor):
     """The Continual Bias Adaptor of one learner: its settings and its state.
 
     The defaults are those of the authors' released code, except for `start`: there it is "second-task", which depends
@@ -70,6 +70,9 @@ class CBA:
         self.input = input
         self.through = through
         self.training = training
+        self.needs_boundaries = start == "second-task"
+        self.joint = training != "bilevel"
+        self.uses_query = training != "joint"
         self._updates = 0  # since the last boundary
         self._boundaries = 0
         self._outputs = 0
@@ -82,17 +85,15 @@ class CBA:
         """
         return cls(hidden=hidden, every=1, start="first", lr=lr, input="logits", through=True)
 
-    def __repr__(self) -> str:
-        return call_text(self)
-
     def attach(self, net: Net, optimizer: Optimizer, seed: int) -> None:
         """Create g for the head of `net`, once. `optimizer` is the network's: the virtual step imitates it."""
         if self._outputs:
             raise SettingsError("This CBA already belongs to a learner; create a new one for each learner.")
-        if self.training == "bilevel" and type(optimizer) is not SGD:
+        if self.training == "bilevel" and type(optimizer) not in UNROLLED:
+            able = " or ".join(each.__name__ for each in UNROLLED)
             raise SettingsError(
-                f"CBA unrolls one step of the optimizer, which works for torch.optim.SGD (momentum and weight decay "
-                f"included), but not for {type(optimizer).__name__}. Use SGD, or CBA(training='joint')."
+                f"CBA unrolls one step of the optimizer, which works for {able} (with any of its options), but not for "
+                f"{type(optimizer).__name__}. Use {able}, or CBA(training='joint')."
             )
         moved = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
         if not any(id(weight) in moved and weight.requires_grad for weight in net.head.parameters()):
@@ -107,16 +108,6 @@ class CBA:
         layers = [part for layer in linear for part in (layer, nn.ReLU())][:-1]
         self.g = nn.Sequential(*layers).to(next(net.head.parameters()))
         self.optimizer = Adam(self.g.parameters(), lr=self.lr)
-
-    @property
-    def joint(self) -> bool:
-        """Return whether omega is trained in the network's own step."""
-        return self.training != "bilevel"
-
-    @property
-    def uses_query(self) -> bool:
-        """Return whether an outer step needs fresh memory draws."""
-        return self.training != "joint"
 
     def due(self, y: Tensor, memory: Memory) -> bool:
         """Return whether omega is trained at this update; `y` are the outputs of the incoming batch."""
@@ -137,7 +128,10 @@ class CBA:
         self._boundaries += 1
         self._updates = 0
 
-    def correct(self, logits: Tensor, *, learning: bool = False) -> Tensor:
+    def correct(self, view: View, *, learning: bool = False) -> View:
+        return replace(view, adapted=self.corrected(view.logits, learning=learning))
+
+    def corrected(self, logits: Tensor, *, learning: bool = False) -> Tensor:
         """Return F = f + g(f), (n, outputs). omega is a constant unless `learning`."""
         inputs = logits if self.through else logits.detach()
         if self.input == "probabilities":
@@ -200,8 +194,8 @@ class CBA:
         features = view.features.detach()
         with running_statistics(head) if len(features) == 1 else nullcontext():
             logits: Tensor = functional_call(head, dict(weights), (features,))
-        adapted = self.correct(logits, learning=True) if corrected else logits
-        return replace(view, features=features, logits=logits, adapted=adapted)
+        seen = replace(view, features=features, logits=logits, adapted=logits)
+        return self.correct(seen, learning=True) if corrected else seen
 
     @torch.no_grad()
     def grow(self, outputs: int) -> None:
@@ -235,24 +229,37 @@ class CBA:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.g.load_state_dict(state["g"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.zero_grad()  # a refused update may have left gradients
         self._updates, self._boundaries = state["updates"], state["boundaries"]
+
+    def backup(self) -> Mapping[str, Any] | None:
+        """Return a copy of the state at updates that may have an outer step; at others omega stays as it is."""
+        return None if self._updates % self.every else super().backup()
 
 
 def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:
-    """Return `weight` after a step of torch.optim.SGD, as a function of `gradient`; the optimizer is not changed."""
+    """Return `weight` after a step of the optimizer, as a function of `gradient`; the optimizer is not changed."""
     group = next((group for group in optimizer.param_groups if any(p is weight for p in group["params"])), None)
     if group is None:  # the optimizer does not update this weight
         return weight
+    return UNROLLED[type(optimizer)](group, optimizer.state.get(weight, {}), weight.detach(), gradient)
+
+
+def _sgd(group: Mapping[str, Any], state: Mapping[str, Any], weight: Tensor, gradient: Tensor) -> Tensor:
     direction = -gradient if group["maximize"] else gradient
-    direction = direction + group["weight_decay"] * weight.detach()
+    direction = direction + group["weight_decay"] * weight
     if group["momentum"]:
-        before = optimizer.state.get(weight, {}).get("momentum_buffer")
+        before = state.get("momentum_buffer")
         velocity = direction
         if before is not None:
             velocity = group["momentum"] * before + (1 - group["dampening"]) * direction
         direction = direction + group["momentum"] * velocity if group["nesterov"] else velocity
-    moved: Tensor = weight.detach() - group["lr"] * direction
+    moved: Tensor = weight - group["lr"] * direction
     return moved
 
 
-ADAPTORS: dict[str, type[CBA]] = {"cba": CBA}
+UNROLLED: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any], Tensor, Tensor], Tensor]] = {SGD: _sgd}
+"""The step of each optimizer that can be unrolled, with all its options, from a group, a weight's state and gradient.
+
+Subclasses do not count: they may step differently.
+"""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from evenkeel.errors import SettingsError
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.nets import Net
 from evenkeel.learning.registry import call_text
@@ -17,7 +18,8 @@ class Method(nn.Module, ABC):
     """A method defines what to minimise; the learner draws, forwards, steps and stores. Only `loss` is required.
 
     Settings are keyword arguments of the constructor, kept under the same name. Everything learned must be in
-    parameters, buffers or submodules, so that checkpoints contain it; a `Net` among them grows with the learner's.
+    parameters, buffers, submodules or `get_extra_state`, so that checkpoints contain it; a `Net` among the submodules
+    grows with the learner's.
 
     >>> class Half(Method):
     ...     def loss(self, new, old):
@@ -35,7 +37,7 @@ class Method(nn.Module, ABC):
 
     rehearses: bool = True  # whether samples are kept in memory at all
     memory_policy: str = "reservoir"  # of the memory, unless the user chooses another
-    held_out: float = 0.0  # share of stream and memory that is never trained on, for `boundary` to fit on (BiC)
+    held: Memory | None = None  # a memory of its own, for samples that are never trained on (BiC)
     logit_columns: tuple[str, ...] = ()  # columns of `remember` with an entry per output: they grow with the head
 
     asks_memory: bool = False  # whether `classify` reads memory, so that a snapshot needs a copy of it (iCaRL)
@@ -46,6 +48,13 @@ class Method(nn.Module, ABC):
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         """Prepare for the first step: copy the net, or keep the generator for later random draws."""
+
+    def split_memory(self, memory: Memory) -> None:
+        """Take a part of the capacity of the learner's empty memory, if needed: `self.held = memory.split(0.1)`."""
+
+    def hold_out(self, x: Tensor, y: Tensor, memory: Memory, generator: torch.Generator) -> Tensor:
+        """Return (samples,) which of an incoming batch are not trained on, but go to `held`. Default: none."""
+        return torch.zeros_like(y, dtype=torch.bool)
 
     @abstractmethod
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
@@ -76,15 +85,38 @@ class Method(nn.Module, ABC):
         """Act after each optimizer step: update averages, say."""
 
     def boundary(self, net: Net, memory: Memory) -> None:
-        """Act at the end of a task: copy a teacher, or fit a correction on `memory.samples()` or `memory.held`."""
+        """Act at the end of a task: copy a teacher, or fit a correction on `memory.samples()` or `self.held`."""
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
         """Return (n, outputs) scores for prediction; the largest wins."""
         logits: Tensor = net(x)
         return logits
 
+    def exported(self, net: Net, memory: Memory) -> nn.Module:
+        """Return a module that maps network inputs to the scores of `classify`, for a file that holds no memory.
+
+        It is called on a copy. Default: `classify` itself; override it if that reads memory (iCaRL).
+        """
+        if self.asks_memory:
+            raise SettingsError(
+                f"{self!r} predicts from its memory, which an exported file does not hold. Implement `exported` in "
+                f"{type(self).__name__}: it returns a module that predicts the same without memory."
+            )
+        return _Classify(self, net)
+
     def __repr__(self) -> str:
         return call_text(self)
+
+
+class _Classify(nn.Module):
+    """The rule by which a method predicts, as a module."""
+
+    def __init__(self, method: Method, net: Net) -> None:
+        super().__init__()
+        self.method, self.net, self.memory = method, net, Memory(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.method.classify(self.net, self.memory, x)
 
 
 def cross_entropy(view: View) -> Tensor:

@@ -1,16 +1,19 @@
 """BiC: bias correction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from evenkeel.errors import SettingsError, above_zero, fraction
+from evenkeel.learning.hashing import hash_samples
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods._exemplars import features_of
 from evenkeel.learning.methods._teacher import UNSEEN, Distilling, distillation, joined, leave_out
 from evenkeel.learning.nets import Net
+from evenkeel.learning.rng import next_seed
 from evenkeel.learning.types import View
 
 RIDGE = 1e-2  # penalty toward no correction: without it the fit to a few separable samples would diverge
@@ -40,12 +43,43 @@ class BiC(Distilling):
         self.held_out = fraction("held_out", held_out)
         if not held_out:
             raise SettingsError("held_out=0 leaves BiC no samples to fit its correction on; use 0.1, say.")
+        self._salt: int | None = None  # of the hash that chooses the samples to hold out
+        self._spared = torch.zeros(0, dtype=torch.int64)  # hashes of samples not held out because their class was new
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         super().prepare(net, generator)
         like = next(net.head.parameters())
         self.register_buffer("scale", torch.ones(net.outputs, dtype=like.dtype, device=like.device))
         self.register_buffer("shift", torch.zeros(net.outputs, dtype=like.dtype, device=like.device))
+
+    def split_memory(self, memory: Memory) -> None:
+        self.held = memory.split(self.held_out)
+
+    def hold_out(self, x: Tensor, y: Tensor, memory: Memory, generator: torch.Generator) -> Tensor:
+        """Choose at random, but no sample of a class that was not trained on yet.
+
+        The choice is a hash of the sample with a salt drawn once, so that a sample that returns in another pass over
+        the data is on the same side again. Samples spared because their class was new are remembered as such.
+        """
+        if self._salt is None:
+            self._salt = next_seed(generator)
+        hashes = hash_samples(x, self._salt)
+        chosen = ((hashes & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(hashes, self._spared.to(hashes.device))
+        trained = torch.zeros_like(chosen)
+        for part in (memory, self.held):
+            if part is not None and len(part):
+                trained |= torch.isin(y, part.column("y"))
+        self._spared = torch.cat([self._spared, hashes[chosen & ~trained].cpu()])
+        return chosen & trained
+
+    def get_extra_state(self) -> dict[str, Any]:
+        held = None if self.held is None else self.held.state_dict()
+        return {"held": held, "salt": self._salt, "spared": self._spared.clone()}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        if self.held is not None:
+            self.held.load_state_dict(state["held"], self.task.device)
+        self._salt, self._spared = state["salt"], state["spared"].clone()
 
     def grow(self, outputs: int) -> None:
         super().grow(outputs)
@@ -75,10 +109,10 @@ class BiC(Distilling):
 
     def boundary(self, net: Net, memory: Memory) -> None:
         is_old, is_new = self.old_and_new(self.task_of)
-        if memory.held is not None and len(memory.held) and bool(is_old.any()):
+        if self.held is not None and len(self.held) and bool(is_old.any()):
             with torch.no_grad():
-                logits = self.corrected(net.head(features_of(net, memory.held)))
-            scale, shift = fitted(leave_out(logits, self.task_of == UNSEEN), memory.held.column("y"), is_new)
+                logits = self.corrected(net.head(features_of(net, self.held)))
+            scale, shift = fitted(leave_out(logits, self.task_of == UNSEEN), self.held.column("y"), is_new)
             self.scale = torch.where(is_new, scale, self.scale)
             self.shift = torch.where(is_new, shift, self.shift)
         super().boundary(net, memory)

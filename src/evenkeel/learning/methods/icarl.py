@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from evenkeel.learning.memory import Memory
@@ -65,6 +65,9 @@ class ICaRL(Distilling):
         scores[:, classes] = -distance.square()
         return scores
 
+    def exported(self, net: Net, memory: Memory) -> nn.Module:
+        return NearestMean(net, *self.class_means(net, memory)) if len(memory) else net
+
     def class_means(self, net: Net, memory: Memory) -> tuple[Tensor, Tensor]:
         """Return the class means and their classes, recomputed only if the net or the memory changed."""
         now = (version(net), id(memory), memory.version)
@@ -72,3 +75,27 @@ class ICaRL(Distilling):
             features = F.normalize(features_of(net, memory), dim=1)
             self._means = (now, *class_means(features, memory.column("y")))
         return self._means[1:]
+
+
+class NearestMean(nn.Module):
+    """The scores of iCaRL from constant class means, without memory.
+
+    Without torch.cdist, which uses another algorithm from 25 samples on, while an exported graph can hold only one.
+    """
+
+    means: Tensor  # (outputs, features)
+    missing: Tensor  # (outputs,) whether an output has no mean
+
+    def __init__(self, net: Net, means: Tensor, classes: Tensor) -> None:
+        super().__init__()
+        self.net = net
+        every = means.new_zeros(net.outputs, means.shape[1]).index_copy(0, classes, means)
+        missing = torch.ones(net.outputs, dtype=torch.bool, device=means.device).index_fill(0, classes, False)
+        self.register_buffer("means", every, persistent=False)
+        self.register_buffer("missing", missing, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = F.normalize(self.net.features(x), dim=1)
+        ours, theirs = features.square().sum(dim=1, keepdim=True), self.means.square().sum(dim=1)
+        square = ours - 2 * F.linear(features, self.means) + theirs
+        return (-square).masked_fill(self.missing, -torch.inf)
