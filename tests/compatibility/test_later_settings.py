@@ -5,6 +5,7 @@ The package is copied, a setting is added to a method, to CBA and to the learner
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,13 +22,13 @@ ADDED = {  # in each file, after what a line is added
     "learning/methods/er.py": ("def __init__(self, *, joint_forward: bool = False", ", zeal: float = 0.5"),
     "learning/methods/derpp.py": ("def __init__(self, *, alpha: float = 0.2", ", zeal: float = 0.5"),
     "learning/adaptors/cba.py": ('        training: str = "bilevel",\n', "        zeal: float = 0.5,\n"),
-    "learning/learner.py": ('        statistics: str = "all",\n', "        zeal: float = 0.5,\n"),
-    "config/schema.py": ("class LearnerSettings(StrictModel):\n", "    zeal: float = 0.5\n"),
+    "learning/learner.py": ('        ] = "all",\n', '        zeal: Annotated[float, "How eager"] = 0.5,\n'),
 }
 KEPT = {  # where the setting is kept under its name, as the house asks of every part
     "learning/methods/er.py": ("self.joint_forward = joint_forward\n", "        self.zeal = zeal\n"),
     "learning/methods/derpp.py": ("self.alpha = alpha\n", "        self.zeal = zeal\n"),
     "learning/adaptors/cba.py": ("self.training = training\n", "        self.zeal = zeal\n"),
+    "learning/learner.py": ("self.statistics = statistics\n", "        self.zeal = zeal\n"),
 }
 PROGRAM = """
 import json, sys
@@ -36,6 +37,9 @@ import evenkeel as ek
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.results.groups import groups
 from evenkeel.service.service import Service
+from evenkeel.config.build import make_learner
+from evenkeel.cli import app
+from typer import testing as runner
 
 root, work = map(Path, sys.argv[1:])
 assert work in Path(ek.__file__).parents
@@ -62,6 +66,10 @@ made["others"] = [
     run_key(ek.load_config("digits-cba", [setting]))
     for setting in ("method.zeal=1", "adaptor.zeal=1", "learner.zeal=1")
 ]
+eager = make_learner(ek.load_config("digits", ["learner.zeal=0.75"]), (1, 8, 8), None)
+eager.save(work / "eager.ek")
+made["kept"] = ek.Learner.load(work / "eager.ek").zeal
+made["listed"] = runner.CliRunner().invoke(app, ["list"], env={"COLUMNS": "200"}).output
 print(json.dumps(made))
 """
 
@@ -115,3 +123,10 @@ def test_a_setting_counts_once_it_differs_from_its_default(made: dict[str, objec
     same, others = made["others"]  # type: ignore[misc]
     assert set(same) == {run_key(ek.load_config("digits-cba"))}  # type: ignore[has-type]
     assert len({*same, *others}) == 4  # type: ignore[has-type]
+
+
+def test_a_setting_of_the_learner_reaches_config_checkpoint_and_list_from_its_signature(
+    made: dict[str, object],
+) -> None:
+    assert made["kept"] == 0.75
+    assert re.search(r"learner\.zeal\s*│\s*0\.5\s*│\s*How eager", str(made["listed"]))

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -18,8 +19,7 @@ import tomli_w
 import torch
 
 import evenkeel as ek
-from evenkeel.grids.job import Job
-from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.groups import groups
@@ -94,14 +94,17 @@ def test_a_checkpoint_continues_bit_for_bit(name: str) -> None:
     learner = ek.Learner.load(OLD / "checkpoints" / f"{name}.ek")
     expected = EXPECTED["checkpoints"][name]
     require_equal(learn(learner, STREAM[CUT:], CUT), expected["records"])
-    # Version 0.1 had RAR as a method around another; its state is that of the method inside.
-    require_state(
-        learner, {path.replace("/method/base.", "/method/"): each for path, each in expected["digests"].items()}
-    )
+    require_state(learner, {_path_now(path): each for path, each in expected["digests"].items()})
+
+
+def _path_now(path: str) -> str:
+    """Return the path of a tensor of version 0.1, which had RAR around a method, and held-out samples in the memory."""
+    path = path.replace("/method/base.", "/method/")
+    return re.sub("^/memory/(held|spared)", r"/method/_extra_state/\1", path)
 
 
 def test_the_checkpoint_of_bic_has_held_out_samples() -> None:
-    assert len(ek.Learner.load(OLD / "checkpoints" / "bic.ek").memory.held or ()) > 0
+    assert len(ek.Learner.load(OLD / "checkpoints" / "bic.ek").method.held or ()) > 0
 
 
 @pytest.mark.usefixtures("versions_as_recorded")
@@ -123,8 +126,7 @@ def test_a_ledger_is_continued_and_finished_runs_are_not_repeated(tmp_path: Path
     assert not ledger.finished(half)
     assert ledger.step(half) == 11
     before = {entry.key: entry.metrics for entry in ledger.entries()}
-    jobs = [Job(run_key(each), each.model_dump(mode="json"), str(ledger.path), None, 30.0) for each in configs]
-    started = [list(grid.working) for grid in Grid(ledger, jobs).go(InProcess(1))]
+    started = [list(grid.working) for grid in Grid(ledger, configs, Execution(workers=0)).go()]
     assert {key for keys in started for key in keys} == {half}
     after = {entry.key: entry.metrics for entry in ledger.entries()}
     assert after.keys() == {done, half}
@@ -141,8 +143,15 @@ def test_a_ledger_is_continued_and_finished_runs_are_not_repeated(tmp_path: Path
     assert {entry.key: entry.metrics for entry in Ledger(ledger.path).entries()} == after
 
 
-def test_a_service_learns_waiting_examples_in_batches_and_outside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_service_learns_waiting_examples_in_batches_and_outside(tmp_path: Path, cut: bool) -> None:
+    """Version 0.1 cut batches when its worker was free: a queue of any length may be uncut."""
     shutil.copytree(OLD / "service", tmp_path / "service")
+    if not cut:
+        with closing(sqlite3.connect(tmp_path / "service" / "journal.sqlite")) as journal, journal:
+            (current,) = journal.execute("SELECT value FROM meta WHERE name = 'current'").fetchone()
+            assert journal.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (current,)).rowcount == 8
+            journal.execute("UPDATE meta SET value = ? WHERE name = 'batch'", (current,))
     threads = torch.get_num_threads()
     service = Service(tmp_path / "service")
     try:

@@ -44,7 +44,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
         {"learner": {"normalize": {"foo": 1, "mean": [1], "std": [1]}}},
         "learner.normalize.foo is unknown",
     ),
-    "not a table": ({"net": "resnet18"}, "net must be a table with a name, one of resnet18, convnet, mlp; it is"),
+    "not a table": ({"net": "resnet18"}, "net must be a table with a name, one of resnet18, convnet, mlp"),
     "order of a domain": (
         {"scenario": {"name": "rotated", "order": "given"}},
         "scenario.rotated has no setting 'order'",
@@ -68,23 +68,31 @@ def test_all_errors_are_reported_at_once() -> None:
     assert len(errors(together)) == 6 + 3
 
 
+def test_a_setting_that_may_be_none_is_written_as_it_is_listed() -> None:
+    data = load_config({}, ["data={name='folder', path='x', size='none'}"]).data
+    assert data == load_config({}, ["data={name='folder', path='x'}"]).data
+    assert data["size"] is None
+
+
 def test_every_preset_makes_a_learner() -> None:
     """As far as the data here allows: each preset's learner is built for small images."""
     every = list(names("paper"))
     assert len(every) > 800
     assert "paper/cifar10-er-cba" in every
+    refused: list[str] = []
     for name in [*presets(), *every[::23], *[name for name in every if name.endswith("swapped")][:3]]:
-        if "icarl-cba" in name or "finetune-cba" in name or "joint-cba" in name:
-            continue  # refused, with the reason
-        config = load_config(name, ["scenario.tasks=2"])
-        if config.learner.statistics == "replay" and ek.METHODS[config.method["name"]].joint_forward:
-            continue  # refused, too: the released offline variant is for methods that forward new and old apart
+        try:
+            config = load_config(name, ["scenario.tasks=2"])
+        except SettingsError as error:
+            refused.append(str(error))
+            continue
         if isinstance(config.scenario and config.scenario.get("order"), list):  # of classes that the data here lacks
             config = load_config(config, ["scenario.order=given"])
         if config.net["name"] != "mlp":
             small = load_config(config, ["batches.size=6", "net.width=4"])
             plain = small.model_copy(update={"learner": small.learner.model_copy(update={"normalize": None})})
             new_learner(planned(plain, DATA, None, lambda *_: None))
+    assert all("cannot be combined" in each or "new and old samples forwarded separately" in each for each in refused)
 
 
 @pytest.mark.parametrize("name", ["er", "derpp", "clser", "rar"])

@@ -2,21 +2,22 @@
 
 import inspect
 from collections.abc import Hashable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from copy import deepcopy
+from typing import TypeVar
 
 import numpy as np
-import torch
 
-from evenkeel.config.parts import PartSettings, make
+from evenkeel.config.parts import prototype
 from evenkeel.config.schema import LearnerConfig
 from evenkeel.errors import InputError
-from evenkeel.learning.adaptors.cba import ADAPTORS, CBA
+from evenkeel.learning.adaptors import ADAPTORS, Adaptor
 from evenkeel.learning.augment import AUGMENTS
 from evenkeel.learning.compatibility import memory_for
+from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
+from evenkeel.learning.registry import build
 from evenkeel.learning.zoo import NETS
 
 AnyConfig = TypeVar("AnyConfig", bound=LearnerConfig)
@@ -27,59 +28,56 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
 
     classes: all labels, for a head of fixed size; if None, the head grows with the labels that arrive.
     """
-    method, normalize = make_method(config), config.learner.normalize
+    method = deepcopy(method_of(config))
     return Learner(
         _net(config, sample, 1 if classes is None else len(classes)),
         method,
-        adaptor=make_adaptor(config),
+        adaptor=deepcopy(adaptor_of(config)),
         memory=memory_for(method, config.memory.capacity, config.memory.policy),
-        replay=config.learner.replay,
-        repeats=config.learner.repeats,
-        optimizer=_optimizer(config),
-        augment=None if config.augment is None else make(config.augment, AUGMENTS),
-        normalize=None if normalize is None else (normalize.mean, normalize.std),
+        optimizer=config.optimizer.make,
+        augment=None if config.augment is None else deepcopy(prototype(config.augment, AUGMENTS)),
         classes=classes,
-        statistics=config.learner.statistics,
         seed=config.seed,
+        **config.learner.arguments(),
     )
 
 
-def make_method(config: LearnerConfig) -> Method:
-    method: Method = make(config.method, METHODS)
+def method_of(config: LearnerConfig) -> Method:
+    """Return the method of a config, to look at; each learner trains a copy."""
+    method: Method = prototype(config.method, METHODS)
     return method
 
 
-def make_adaptor(config: LearnerConfig) -> CBA | None:
-    return None if config.adaptor is None else make(config.adaptor, ADAPTORS)
+def adaptor_of(config: LearnerConfig) -> Adaptor | None:
+    """Return the adaptor of a config, to look at; each learner trains a copy."""
+    return None if config.adaptor is None else prototype(config.adaptor, ADAPTORS)
+
+
+def task_free() -> str:
+    """List the methods that need no task boundaries, for a sentence; bounds are not methods to choose."""
+    return ", ".join(name for name, kind in METHODS.items() if not (kind.needs_boundaries or kind.bound))
 
 
 def _net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
     """Return the network for samples of this shape."""
-    if len(sample) == 3 and sample[-1] in (1, 3, 4) and sample[0] not in (1, 3, 4):
+    if is_channels_last(sample):
         raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")
     measured = {"channels": sample[0], "features": int(np.prod(sample))}
     accepted = inspect.signature(NETS[config.net["name"]]).parameters
     dimensions = {name: value for name, value in measured.items() if name in accepted}
-    net: Net = make(config.net, NETS, classes=outputs, seed=config.seed, **dimensions)
+    net: Net = build(config.net, NETS, classes=outputs, seed=config.seed, **dimensions)
     return net
-
-
-def _optimizer(config: LearnerConfig) -> Any:
-    settings = config.optimizer.model_dump(exclude={"name"})
-    if config.optimizer.name != "SGD":
-        settings.pop("momentum")
-    return partial(getattr(torch.optim, config.optimizer.name), **settings)
 
 
 def with_policy(config: AnyConfig) -> AnyConfig:
     """Return the config with the memory policy written out, for the records: the method's own if none is set."""
-    policy = config.memory.policy or make_method(config).memory_policy
+    policy = config.memory.policy or method_of(config).memory_policy
     return config.model_copy(update={"memory": config.memory.model_copy(update={"policy": policy})})
 
 
-def title_of(method: PartSettings, adaptor: PartSettings | None, repeats: int = 1) -> str:
+def title_of(config: LearnerConfig) -> str:
     """Name a learner by its method and adaptor, such as "RAR(DER++) + CBA"."""
-    made: Method = make(method, METHODS)
-    title = made.title or type(made).__name__
-    title = title if repeats == 1 else f"RAR({title})"
-    return title + (f" + {ADAPTORS[adaptor['name']].__name__}" if adaptor else "")
+    method, adaptor = method_of(config), adaptor_of(config)
+    title = method.title or type(method).__name__
+    title = title if config.learner.repeats == 1 else f"RAR({title})"
+    return title if adaptor is None else f"{title} + {adaptor.title or type(adaptor).__name__}"

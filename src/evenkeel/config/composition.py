@@ -1,15 +1,16 @@
 """Presets by composition: `paper/cifar10-blurry-er-cba` is read as its parts, merged in the order of its name."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from evenkeel.config.build import title_of
 from evenkeel.errors import SettingsError, nearest
 
+PRESETS = Path(str(files("evenkeel.config"))) / "presets"
 FAMILIES = ("paper",)  # presets/<family>.toml
 KINDS = ("data", "setting", "method", "variant")  # in the order of a name; each but the first may be left out
 NOTES = ("about", "title", "extends", "with")  # what a part says besides settings
@@ -18,7 +19,7 @@ NOTES = ("about", "title", "extends", "with")  # what a part says besides settin
 @cache
 def family(name: str) -> dict[str, Any]:
     """Read the parts of a family of presets."""
-    return tomllib.loads((files("evenkeel.config") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((PRESETS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, Any]:
@@ -41,8 +42,7 @@ def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, An
             tables = merged(tables, before.get("with", {}).get(key, {}))
     title = "".join(part.get("title", "") for _, part in parts)
     if title and "method" in tables:
-        repeats = tables.get("learner", {}).get("repeats", 1)
-        tables["name"] = title_of(tables["method"], tables.get("adaptor"), repeats) + title
+        tables["name"] = f"*{title}"
     return {key: value for key, value in tables.items() if key not in NOTES}
 
 
@@ -79,3 +79,18 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any], *, other_part: bo
         else:
             result[key] = value
     return result
+
+
+def nested(settings: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return settings by "part.setting" as tables.
+
+    >>> nested([("memory.capacity", 20), ("memory.policy", "balanced"), ("threads", 1)])
+    {'memory': {'capacity': 20, 'policy': 'balanced'}, 'threads': 1}
+    """
+    tables: dict[str, Any] = {}
+    for name, value in settings:
+        change = value
+        for part in reversed(name.split(".")):
+            change = {part: change}
+        tables = merged(tables, change, other_part=False)
+    return tables

@@ -7,17 +7,15 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import date, time
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from evenkeel.config.composition import FAMILIES, compose, merged, names
+from evenkeel.config.composition import FAMILIES, PRESETS, compose, merged, names, nested
 from evenkeel.config.parts import ConfigError, first_of_each, sentence
 from evenkeel.errors import SettingsError, nearest
 
-PRESETS = files("evenkeel.config") / "presets"
 PARTS_ALONE = "with"  # with/cba: parts of a family, to change another config
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -25,10 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_tables(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the tables of a TOML file, a preset or a dict, with `overrides` on top; they are not validated yet."""
     tables = _extended(source, Path(), []) if isinstance(source, Mapping) else _read(source, [])
-    change: dict[str, Any] = {}
-    for override in overrides:
-        change = merged(change, _parsed(override), other_part=False)
-    return merged(tables, change)
+    return merged(tables, nested(map(_parsed, overrides)))
 
 
 def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
@@ -43,7 +38,7 @@ def checked(given: Mapping[str, Any], model: type[Model]) -> Model:
 
 def presets() -> dict[str, str]:
     """Return the names of the packaged configs that are no family, each with the comment on its first line."""
-    paths = sorted(path for path in Path(str(PRESETS)).glob("*.toml") if path.stem not in FAMILIES)
+    paths = sorted(path for path in PRESETS.glob("*.toml") if path.stem not in FAMILIES)
     return {path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in paths}
 
 
@@ -58,7 +53,7 @@ def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
             return compose(first, name)
         if first == PARTS_ALONE:
             return compose(FAMILIES[0], name, alone=True)
-        path = Path(str(PRESETS)) / f"{source}.toml"
+        path = PRESETS / f"{source}.toml"
     if not path.is_file():
         known = [*presets(), *(name for family in FAMILIES for name in names(family))]
         raise SettingsError(
@@ -67,11 +62,17 @@ def _read(source: str | Path, above: list[Path]) -> dict[str, Any]:
         )
     if path.resolve() in above:
         raise SettingsError(f"{str(path)!r} extends itself.")
+    return _extended(read_toml(path), path.parent, [*above, path.resolve()])
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raise SettingsError if it cannot be read or is not one."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
-    return _extended(tables, path.parent, [*above, path.resolve()])
 
 
 def _extended(tables: Mapping[str, Any], folder: Path, above: list[Path]) -> dict[str, Any]:
@@ -83,9 +84,14 @@ def _extended(tables: Mapping[str, Any], folder: Path, above: list[Path]) -> dic
         raise SettingsError(f"extends = {tables['extends']!r} is not the name of a config, or a list of such names.")
     below: dict[str, Any] = {}
     for base in _joined(bases):
-        siblings = [path for path in (folder / base, folder / f"{base}.toml") if path.is_file()]
+        siblings = named(base, folder)
         below = merged(below, _read(siblings[0] if siblings else base, above))
     return merged(below, {key: value for key, value in tables.items() if key != "extends"})
+
+
+def named(config: str, folder: Path) -> list[Path]:
+    """Return the files in `folder` that a name may stand for, with or without its suffix."""
+    return [path for path in (folder / config, folder / f"{config}.toml") if path.is_file()]
 
 
 def _joined(bases: Sequence[str]) -> list[str]:
@@ -100,8 +106,8 @@ def _joined(bases: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parsed(override: str) -> dict[str, Any]:
-    """Parse "a.b=1" into {"a": {"b": 1}}. Values are TOML; what is not valid TOML is text."""
+def _parsed(override: str) -> tuple[str, Any]:
+    """Parse "a.b=1" into a name and a value. Values are TOML; what is not valid TOML is text."""
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {override!r} is not of the form part.setting=value, such as method.name=derpp.")
@@ -111,9 +117,7 @@ def _parsed(override: str) -> dict[str, Any]:
         value = text.strip()
     if isinstance(value, date | time):  # TOML has them, configs do not
         value = text.strip()
-    for name in reversed(key.strip().split(".")):
-        value = {name: value}
-    return dict(value)
+    return key.strip(), value
 
 
 def _sentences(error: Any, model: type[BaseModel]) -> list[str]:

@@ -1,18 +1,21 @@
 """Parts by name: their settings are the arguments of a registered class or function, checked against its signature."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from functools import lru_cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from evenkeel.config.written import without_later_defaults
 from evenkeel.errors import EvenkeelError, nearest
+from evenkeel.learning.registry import Registry, build, named_arguments
 
-Registry = Mapping[str, Callable[..., Any]]
 LENIENT = ConfigDict(allow_inf_nan=False, coerce_numbers_to_str=True)  # a name or a path may look like a number
+OR_NONE = BeforeValidator(lambda given: None if given == "none" else given)  # as `evenkeel list` shows it
 PartSettings = dict[str, Any]  # {"name": ..., setting: value, ...}
 
 
@@ -67,7 +70,7 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     table = {"name": name, **checked.model_dump(mode="json")}
     if kind.buildable:
         try:
-            make(table, registry)  # the part itself may still reject values of the right type
+            prototype(table, registry)  # the part itself may still reject values of the right type
         except EvenkeelError as error:
             errors.append(f"{where}.{name}: {error}")
     if errors:
@@ -75,10 +78,15 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     return table
 
 
-def make(table: PartSettings, registry: Registry, *args: Any, **withheld: Any) -> Any:
-    """Build the part that a complete table describes; `args` and `withheld` are the arguments that are not settings."""
-    settings = {key: value for key, value in table.items() if key != "name"}
-    return registry[table["name"]](*args, **settings, **withheld)
+def prototype(table: PartSettings, registry: Registry) -> Any:
+    """Return the part that a complete table describes, built once: to look at or to copy, not to train."""
+    return _built(json.dumps(table), registry[table["name"]])
+
+
+@lru_cache(maxsize=100)
+def _built(table: str, factory: Callable[..., Any]) -> Any:
+    recipe = json.loads(table)
+    return build(recipe, {recipe["name"]: factory})
 
 
 def written(where: str, table: PartSettings, kind: Kind) -> PartSettings:
@@ -121,18 +129,28 @@ def sentence(where: str, error: Any) -> str:
     return f"{place} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."
 
 
-def _signature_of(part: Callable[..., Any]) -> Callable[..., Any]:
-    return part.__init__ if inspect.isclass(part) else part
-
-
 def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
     """Return a model with a field for each setting in the signature of `part`."""
-    hints = get_type_hints(_signature_of(part))
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(part).parameters.items():
-        if name in kind.withheld or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        fields[name] = (hints[name], ... if parameter.default is parameter.empty else parameter.default)
-    fields |= kind.added(part)
+    fields = {**signature_fields(part, kind.withheld), **kind.added(part)}
     lenient: ConfigDict = {**LENIENT, "arbitrary_types_allowed": True}
     return create_model(f"{part.__name__} settings", __config__=lenient, **fields)
+
+
+def signature_fields(part: Callable[..., Any], withheld: Collection[str]) -> dict[str, Any]:
+    """Return (type, default) of each argument that is not `withheld`; a text in an annotation is its description."""
+    hints = get_type_hints(part.__init__ if inspect.isclass(part) else part, include_extras=True)
+    return {
+        name: (_or_none(_described(hints[name])), ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in named_arguments(part).items()
+        if name not in withheld
+    }
+
+
+def _or_none(hint: Any) -> Any:
+    bare = hint.__origin__ if get_origin(hint) is Annotated else hint
+    return Annotated[hint, OR_NONE] if type(None) in get_args(bare) else hint
+
+
+def _described(hint: Any) -> Any:
+    texts = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, str)]
+    return Annotated[hint, Field(description=texts[0])] if texts else hint

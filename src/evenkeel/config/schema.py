@@ -1,11 +1,10 @@
 """The settings of a learner, each with its default and description. `loading` reads them from TOML."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     FieldSerializationInfo,
@@ -15,26 +14,44 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StrictStr,
     ValidationInfo,
+    create_model,
     field_serializer,
     field_validator,
     model_serializer,
     model_validator,
 )
+from torch.optim import Optimizer
 
-from evenkeel.config.parts import LENIENT, ConfigError, Kind, PartSettings, complete, make, written
+from evenkeel.config.parts import (
+    LENIENT,
+    OR_NONE,
+    ConfigError,
+    Kind,
+    PartSettings,
+    complete,
+    prototype,
+    signature_fields,
+    written,
+)
 from evenkeel.config.written import without_later_defaults
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
-from evenkeel.learning.adaptors.cba import ADAPTORS
+from evenkeel.errors import SettingsError, one_of
+from evenkeel.learning.adaptors import ADAPTORS
 from evenkeel.learning.augment import AUGMENTS
-from evenkeel.learning.memory import POLICIES, Memory
+from evenkeel.learning.compatibility import require_settings
+from evenkeel.learning.learner import PARTS as PARTS_OF_LEARNER
+from evenkeel.learning.learner import Learner
+from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import METHODS, Method
+from evenkeel.learning.optimizers import LR, OPTIMIZERS
+from evenkeel.learning.policies import POLICIES
+from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.zoo import NETS
 
-_or_none = BeforeValidator(lambda given: None if given == "none" else given)
-Maybe = Annotated[PositiveInt | None, _or_none]
-Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, _or_none]
-Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, _or_none]
+Maybe = Annotated[PositiveInt | None, OR_NONE]
+Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, OR_NONE]
+Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, OR_NONE]
 
 
 class StrictModel(BaseModel):
@@ -61,7 +78,7 @@ class StrictModel(BaseModel):
 class MemorySettings(StrictModel):
     capacity: PositiveInt | StrictStr = 500
     """Number of samples, or a size such as "8MB" for everything stored"""
-    policy: Annotated[str | None, _or_none] = None
+    policy: Annotated[str | None, OR_NONE] = None
     """Reservoir, or balanced: equal shares per class. none: the method's default"""
 
     @model_validator(mode="after")
@@ -71,20 +88,31 @@ class MemorySettings(StrictModel):
 
 
 class OptimizerSettings(StrictModel):
-    name: Literal["SGD", "Adam", "AdamW"] = "SGD"
-    """SGD, Adam or AdamW; CBA needs SGD"""
-    lr: PositiveFloat = 0.03
+    name: Annotated[
+        str, Field(description=f"One of {', '.join(OPTIMIZERS)}; CBA needs one that it can unroll, such as SGD")
+    ] = "SGD"
+    lr: PositiveFloat = LR
     """Learning rate (constant)"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """For SGD only"""
+    """Of an optimizer that has it, such as SGD"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Applied to all weights"""
 
     @model_validator(mode="after")
     def _check_values(self) -> "OptimizerSettings":
-        if self.momentum and self.name != "SGD":
+        one_of("name", self.name, OPTIMIZERS)
+        if self.momentum and not self._has_momentum:
             raise ValueError(f"{self.name} has no momentum; leave it out.")
         return self
+
+    @property
+    def _has_momentum(self) -> bool:
+        return "momentum" in named_arguments(OPTIMIZERS[self.name])
+
+    def make(self, parameters: Any) -> Optimizer:
+        """Create the optimizer over the parameters of a network."""
+        leave_out = {"name"} if self._has_momentum else {"name", "momentum"}
+        return OPTIMIZERS[self.name](parameters, **self.model_dump(exclude=leave_out))
 
 
 class Normalize(StrictModel):
@@ -94,17 +122,29 @@ class Normalize(StrictModel):
     std: list[PositiveFloat]
 
 
-class LearnerSettings(StrictModel):
-    replay: PositiveInt = 32
-    """Samples per draw from memory"""
-    repeats: PositiveInt = 1
-    """Updates per incoming batch, each with new views and draws; 10 is Repeated Augmented Rehearsal (RAR)"""
+class LearnerTable(StrictModel):
     head: Literal["fixed", "growing"] = "fixed"
     """Fixed: outputs for all classes from the start. Growing: added as classes arrive"""
-    statistics: Literal["all", "replay"] = "all"
-    """Batches that update batch norm's running statistics: all, or only replayed ones"""
-    normalize: Annotated[Normalize | None, _or_none] = None
+    normalize: Annotated[Normalize | None, OR_NONE] = None
     """{ mean = [...], std = [...] }, one number per channel"""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a setting of the signature of `Learner`."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as arguments of `Learner`."""
+        moments = None if self.normalize is None else (self.normalize.mean, self.normalize.std)
+        return {**{name: getattr(self, name) for name in OF_SIGNATURE}, "normalize": moments}
+
+
+OF_SIGNATURE = signature_fields(Learner, withheld=(*PARTS_OF_LEARNER, "seed"))  # the seed is the whole config's
+
+if TYPE_CHECKING:
+    LearnerSettings = LearnerTable
+else:
+    LearnerSettings = create_model("LearnerSettings", __base__=LearnerTable, **OF_SIGNATURE)
 
 
 def _class_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
@@ -154,10 +194,14 @@ class LearnerConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        method: Method = make(self.method, METHODS)
+        method: Method = prototype(self.method, METHODS)
         if self.adaptor and method.no_adaptor:
             raise ConfigError(
                 f"adaptor.name = {self.adaptor['name']!r} cannot be combined with method.name = "
                 f"{self.method['name']!r}: {method.no_adaptor}."
             )
+        try:
+            require_settings(method, seed=self.seed, **self.learner.arguments())
+        except SettingsError as error:
+            raise ConfigError(f"learner: {error}") from None
         return self
