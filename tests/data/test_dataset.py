@@ -101,7 +101,7 @@ def test_limited_keeps_the_first_of_each_class_in_their_order() -> None:
     short = data.limited(train=1)
     assert short.train.x[:, 0].tolist() == [0, 2, 4]  # rows 0, 1 and 2
     assert data.limited(train=2).train.x[:, 0].tolist() == [0, 2, 4, 6, 8]  # not the third "a"
-    assert short.test is data.test
+    assert short.test.x is data.test.x  # not copied
     assert short.digest != data.digest
     assert data.limited(train=100, test=100).digest == data.limited().digest == data.digest
     with pytest.raises(SettingsError, match="train=0"):

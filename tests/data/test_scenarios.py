@@ -76,7 +76,7 @@ def one_by_one(count: int) -> list[list[int]]:
 
 
 def test_every_scenario_is_tested() -> None:
-    assert SETTINGS.keys() == SCENARIOS.keys()
+    assert SETTINGS.keys() == SCENARIOS.keys(), "Add settings of a new scenario to SETTINGS."
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -26,8 +26,6 @@ from tests.helpers.pickles import TEST, TRAIN, cifar10_files, put
 
 
 def test_all_sources_have_the_same_signature() -> None:
-    names = ["digits", "cifar10", "cifar100", "tiny-imagenet", "fashion-mnist", "folder", "parquet", "npz"]
-    assert list(SOURCES) == names
     for source in SOURCES.values():
         root, progress, *settings = inspect.signature(source).parameters.values()
         assert (root.name, progress.name) == ("root", "progress")
@@ -164,6 +162,7 @@ def test_a_missing_set_is_reported_with_all_places(
     tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch, cache_folder: Path, name: str
 ) -> None:
     monkeypatch.setenv("EVENKEEL_DATA", str(tmp_path / "named"))
+    (tmp_path / "given").mkdir()
     with pytest.raises(DataError, match=f"^The data set {name} is not in ") as caught:
         SOURCES[name](tmp_path / "given", progress=progress)
     text = str(caught.value)
@@ -174,11 +173,21 @@ def test_a_missing_set_is_reported_with_all_places(
     assert "\n" not in text
 
 
+def test_a_folder_given_must_exist_whatever_the_environment_says(
+    tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cifar_parquet(tmp_path / "named" / "cifar10", TRAIN, pictures(10, seed=0))
+    monkeypatch.setenv("EVENKEEL_DATA", str(tmp_path / "named"))
+    with pytest.raises(DataError, match=r"There is no folder .*nowhere"):
+        SOURCES["cifar10"](tmp_path / "nowhere", progress=progress)
+
+
 def test_places_are_searched_in_order(
     tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch, cache_folder: Path
 ) -> None:
     given, named, kept = tmp_path / "given", tmp_path / "named", cache_folder / "data"
     monkeypatch.setenv("EVENKEEL_DATA", str(named))
+    given.mkdir()
     for seed, place in enumerate((kept, named, given)):
         write_cifar_parquet(place / "cifar10", TRAIN, pictures(10, seed=seed))
         data = SOURCES["cifar10"](given, progress=progress)

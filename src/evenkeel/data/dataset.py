@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenkeel.errors import DataError, fraction, nearest, whole_number
+from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.rng import make_generator
 
 Progress = Callable[[str, int, int], None]
@@ -24,9 +25,15 @@ class Split:
 
     x: NDArray[Any]  # (n, channels, height, width) uint8, or (n, features...) float32
     y: NDArray[np.int64]  # (n,) indices into the classes
+    classes: tuple[str, ...] = ()  # those of its data set
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the class name of each sample."""
+        return [self.classes[place] for place in self.y.tolist()]
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,10 @@ class DataSet:
     test: Split
     classes: tuple[str, ...]
     digest: str  # of classes, shapes, dtypes and content, however the set is stored on disk
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            object.__setattr__(self, name, replace(getattr(self, name), classes=self.classes))
 
     @classmethod
     def of(
@@ -194,8 +205,7 @@ def _channels_first(images: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
             f"{where} is uint8, so it must be images of 3 or 4 dimensions, but its shape is {images.shape}; "
             "features are floats."
         )
-    last = images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4)
-    return images.transpose(0, 3, 1, 2) if last else images
+    return images.transpose(0, 3, 1, 2) if is_channels_last(images.shape[1:]) else images
 
 
 def _first(split: Split, count: int | None, setting: str) -> Split:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from evenkeel.data.dataset import Progress
 from evenkeel.data.readers.places import cache_home
-from evenkeel.errors import DataError, nearest
+from evenkeel.errors import DataError, nearest, reason
 
 REPOSITORIES = {
     "cifar10": ("uoft-cs/cifar10", "plain_text"),
@@ -43,9 +43,7 @@ def get(name: str, *, root: Path | None, progress: Progress, revision: str | Non
     except Exception as error:  # of requests, httpx or the hub's own, by the version of huggingface_hub
         problem = "could not be reached" if getattr(error, "response", None) is None else "refused the request"
         host = hub.partition("://")[2]
-        raise DataError(
-            f"{host} {problem} ({_first_line(error)}); try again later, or put {by_hand} by hand."
-        ) from error
+        raise DataError(f"{host} {problem} ({reason(error)}); try again later, or put {by_hand} by hand.") from error
     files = {file: size for file, size in sizes.items() if fnmatch(file, f"{inner}/*.parquet")}
     if not files:
         raise DataError(f"{repository} no longer has files {inner}/*.parquet.")
@@ -60,8 +58,7 @@ def get(name: str, *, root: Path | None, progress: Progress, revision: str | Non
             _fetch(hub, repository, revision, file, folder)
         except Exception as error:
             raise DataError(
-                f"The download of {file} was interrupted ({_first_line(error)}); start it again, or put {by_hand} "
-                "by hand."
+                f"The download of {file} was interrupted ({reason(error)}); start it again, or put {by_hand} by hand."
             ) from error
         done += size
     progress(f"Downloaded {name}", total, total)
@@ -105,7 +102,3 @@ def _within(seconds: float, call: Callable[[], Result]) -> Result:
     if isinstance(result, Exception):
         raise result
     return result
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -17,8 +17,6 @@ from evenkeel.data.readers.npz import read_npz
 from evenkeel.data.readers.places import existing, find
 from evenkeel.errors import DataError, one_of
 
-__all__ = ["SOURCES", "Progress"]
-
 _Located = tuple[list[Path], Callable[[], Encoded]]  # the files of a set, and how to read them
 
 

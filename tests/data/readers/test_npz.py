@@ -85,8 +85,8 @@ def test_files_that_are_not_an_npz_are_reported(tmp_path: Path, progress: Progre
             archive.writestr(name, "not an array")
     np.save(array, np.ones(3))
     for content, message in (
-        (b"", "cannot be read"),
-        (b"text", "cannot be read"),
+        (b"", "is not an .npz file"),
+        (b"text", "is not an .npz file"),
         (whole[: len(whole) // 2], "cannot be read"),
         (bytes(damaged), "cannot be read"),
         (foreign.getvalue(), "is not an array"),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evenkeel.data.dataset import encode
 from evenkeel.data.readers.encoded import Encoded, EncodedSplit, Shape, held
-from evenkeel.errors import DataError
+from evenkeel.errors import DataError, reason
 
 SHAPE: Shape = (3, 32, 32)
 _LARGEST = 2**29  # bytes; the largest file of the real sets has 155 MB
@@ -46,8 +46,7 @@ def unpickle(data: bytes, where: str) -> Any:
     except DataError:
         raise
     except Exception as error:  # damaged bytes are damaged instructions, which can raise anything
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{where} is not a complete pickle file ({reason}); download it again.") from error
+        raise DataError(f"{where} is not a complete pickle file ({reason(error)}); download it again.") from error
 
 
 class _Array:

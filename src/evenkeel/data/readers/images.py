@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.data.readers.encoded import Shape
-from evenkeel.errors import DataError, SettingsError
+from evenkeel.errors import DataError, SettingsError, reason
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,7 +88,7 @@ def _opened(source: bytes | Path, where: str) -> Iterator["Image"]:
     except UnidentifiedImageError:
         raise DataError(f"{where} is not an image, or not one of {', '.join(FORMATS)}.") from None
     except Exception as error:  # damaged bytes make Pillow raise almost anything: OSError, SyntaxError, struct.error...
-        raise DataError(f"{where} is a damaged image: {str(error) or type(error).__name__}.") from error
+        raise DataError(f"{where} is a damaged image: {reason(error)}.") from error
 
 
 def _pixels(image: "Image", shape: Shape) -> NDArray[np.uint8]:

@@ -7,21 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.data.dataset import DataSet
-from evenkeel.errors import DataError, nearest
+from evenkeel.errors import DataError, nearest, reason
 
 WANTED = ("x_train", "y_train", "x_test", "y_test")
 NAMES = ("classes", "names")
+ZIP, NPY = b"PK\3\4", b"\x93NUM"  # how files of several arrays and of a single one begin
 
 
 def read_npz(file: Path) -> DataSet:
     try:
         with file.open("rb") as stream:  # numpy does not close a file that it cannot read
+            if stream.read(4) not in (ZIP, NPY):
+                raise DataError(f"{file} is not an .npz file; numpy.savez(file, x_train=..., y_train=...) writes one.")
+            stream.seek(0)
             arrays = _read(np.load(stream, allow_pickle=False), file)
     except DataError:
         raise
     except Exception as error:  # damaged archives and arrays raise BadZipFile, zlib.error, TokenError, EOFError...
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason}).") from error
+        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason(error)}).") from error
     classes = next((arrays[name] for name in NAMES if name in arrays), None)
     if classes is not None and (classes.ndim != 1 or classes.dtype.kind not in "iuU"):
         raise DataError(f"The class names in {file} must be a list of strings, but are {classes.dtype}.")

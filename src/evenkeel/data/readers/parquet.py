@@ -15,21 +15,22 @@ from evenkeel.data.dataset import encode
 from evenkeel.data.readers import images
 from evenkeel.data.readers.encoded import Encoded, EncodedSplit, Shape, block_length
 from evenkeel.data.readers.names import settle
-from evenkeel.errors import DataError, nearest
+from evenkeel.errors import DataError, nearest, reason
 
+TESTS = ("test", "valid", "val")  # in this order: val* would find valid*, too
 Shards = tuple[list[Path], list[Path]]  # files of the training and of the test split
 
 
-def find_shards(folder: Path, *, tests: Sequence[str] = ("test", "valid", "val"), mark: str = "") -> Shards | None:
+def find_shards(folder: Path, *, mark: str = "") -> Shards | None:
     """Return `train<mark>*.parquet` and `test<mark>*.parquet` (or `valid`) of a folder; None if it has no train."""
     train = _shards(folder, f"train{mark}")
     if not train:
         return None
-    for name in tests:
+    for name in TESTS:
         test = _shards(folder, f"{name}{mark}")
         if test:
             return train, test
-    wanted = " or ".join(f"{name}{mark}*.parquet" for name in tests)
+    wanted = " or ".join(f"{name}{mark}*.parquet" for name in TESTS)
     raise DataError(f"{folder} has {train[0].name}, but no file {wanted} for the test split.")
 
 
@@ -123,8 +124,7 @@ def _opened(file: Path) -> Iterator[Any]:
         with pq.ParquetFile(file) as table:
             yield table
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{file} is not a complete parquet file ({reason}); download it again.") from error
+        raise DataError(f"{file} is not a complete parquet file ({reason(error)}); download it again.") from error
 
 
 def _columns(file: Path) -> dict[str, Any]:

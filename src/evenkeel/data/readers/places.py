@@ -48,6 +48,8 @@ def existing(path: str | Path, root: Path | None) -> Path:
 
 
 def _named_places(root: Path | None) -> list[Path]:
+    if root is not None and not Path(root).expanduser().is_dir():
+        raise DataError(f"There is no folder {str(root)!r} to look for data in.")
     from_environment = os.environ.get("EVENKEEL_DATA")
     return [Path(place).expanduser() for place in (root, from_environment) if place]
 
