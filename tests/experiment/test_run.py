@@ -414,15 +414,15 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_alignment_by_hand() -> None:
     """It is the cosine of two gradients from autograd for the same batches, without batch norm or augmentation."""
     net = ek.mlp(features=64, classes=4, hidden=(8,))
-    one = ek.Learner(net, ek.ER(), adaptor=ek.CBA(every=1, start="first"), memory=6, replay=100, classes=range(4))
+    cba = ek.CBA(every=1, start="first")
+    one = ek.Learner(net, ek.ER(), adaptor=cba, memory=6, replay=100, classes=range(4))
     for x, y in images(batches=6):
         one.learn(x, y)
     x, y = images(batches=7)[6]
-    assert one.adaptor is not None
     held_x, held_y = one.memory.column("x").float() / 255, one.memory.column("y")
     logits, held = net(x.float() / 255), net(held_x)
     ce = torch.nn.functional.cross_entropy
-    training = ce(one.adaptor.correct(logits), torch.tensor(y)) + ce(one.adaptor.correct(held), held_y)
+    training = ce(cba.corrected(logits), torch.tensor(y)) + ce(cba.corrected(held), held_y)
     memory = ce(net(held_x), held_y)
     flat = [
         torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(net.parameters()))])

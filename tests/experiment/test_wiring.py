@@ -12,6 +12,7 @@ import torch
 import evenkeel as ek
 from evenkeel.experiment.setup import new_learner, planned
 from evenkeel.experiment.testset import TestSet
+from evenkeel.learning.adaptors import ADAPTORS
 from evenkeel.learning.rng import make_generator
 from evenkeel.results.measures import MEASURES, summarise
 from tests.helpers.experiments import DATA, config
@@ -37,13 +38,32 @@ SETTINGS: dict[str, tuple[str, Callable[[ek.Learner], object], object]] = {
     "classes": ("learner.head=fixed", lambda one: (one.net.outputs, one.classes), (4, ["ant", "bee", "cat", "dog"])),
     "width": ("net.width=8", lambda one: one.net.head.in_features, 64),
     "method": ("method={name='derpp', alpha=0.9}", lambda one: repr(one.method), "DERpp(alpha=0.9, beta=0.5)"),
-    "adaptor": ("adaptor={name='cba', every=3}", lambda one: one.adaptor and one.adaptor.every, 3),
+    "adaptor": ("adaptor={name='cba', every=3}", lambda one: isinstance(one.adaptor, ek.CBA) and one.adaptor.every, 3),
     "augment": (
         "augment={name='crop-flip', padding=2}",
         lambda one: repr(one.augment),
         "CropFlip(padding=2, flip=True)",
     ),
 }
+
+
+class Dull(ek.Adaptor):
+    """Another adaptor than CBA."""
+
+    title = "DULL"
+    needs_boundaries = True
+
+    def correct(self, view: ek.View, *, learning: bool = False) -> ek.View:
+        return replace(view, adapted=view.logits + 0)
+
+
+def test_an_adaptor_needs_nothing_but_a_name_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ADAPTORS, "dull", Dull)
+    assert ek.load_config({}, ["adaptor.name=dull"]).name == "ER + DULL"
+    plain, dull = (list(ek.run(config(f"adaptor.name={name}"), data=DATA)) for name in ("none", "dull"))
+    assert plain[1:] == dull[1:]  # all but the config
+    with pytest.raises(ek.SettingsError, match=r"Dull\(\) needs to know when a task ends.*choose other settings"):
+        ek.run(config("adaptor.name=dull"), stream=images())
 
 
 @pytest.mark.parametrize(("override", "of", "value"), SETTINGS.values(), ids=SETTINGS)
@@ -187,5 +207,28 @@ EXPECTED = {
 
 
 def test_every_measure_by_hand() -> None:
-    assert EXPECTED.keys() == MEASURES.keys()
+    assert EXPECTED.keys() == MEASURES.keys(), "Say in EXPECTED what a new measure is for the run by hand."
     assert summarise(by_hand()) == pytest.approx(EXPECTED)
+
+
+def test_a_method_is_built_once_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    class Counted(ek.ER):
+        def __init__(self) -> None:
+            super().__init__()
+            built.append(self)
+
+    monkeypatch.setitem(ek.METHODS, "counted", Counted)
+    records = list(ek.run(config(method={"name": "counted"}).model_dump(mode="json"), data=DATA))
+    assert len(records) > 2
+    assert len(built) == 1
+
+
+def test_two_learners_of_a_config_share_nothing() -> None:
+    setup = planned(config(method={"name": "clser"}, adaptor={"name": "cba"}), DATA, None, lambda *_: None)
+    first, second = new_learner(setup), new_learner(setup)
+    assert first.method is not second.method
+    assert first.adaptor is not second.adaptor
+    mine = {id(weight) for weight in first.method.state_dict(keep_vars=True).values()}
+    assert not mine & {id(weight) for weight in second.method.state_dict(keep_vars=True).values()}

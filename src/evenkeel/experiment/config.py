@@ -47,7 +47,7 @@ class Config(LearnerConfig):
     """Everything that determines a run."""
 
     name: str = ""
-    """Name in tables and reports; if empty, derived from method and adaptor"""
+    """Name in tables and reports; * stands for the one derived from method and adaptor, as does none at all"""
     data: PartSettings = Field(default_factory=lambda: {"name": "digits"})
     limits: DataLimits = DataLimits()
     scenario: PartSettings | None = Field(default_factory=lambda: {"name": "disjoint", "tasks": 5})
@@ -69,8 +69,4 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
             return source
         source = source.model_dump(mode="json", exclude={"name"})
     config = checked(read_tables(source, overrides), Config)
-    return (
-        config
-        if config.name
-        else config.model_copy(update={"name": title_of(config.method, config.adaptor, config.learner.repeats)})
-    )
+    return config.model_copy(update={"name": (config.name or "*").replace("*", title_of(config))})

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from evenkeel.config.build import make_method
-from evenkeel.data.dataset import DataSet
-from evenkeel.data.sources import Progress
+from evenkeel.config.build import method_of
+from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.loop import Loop
@@ -106,7 +105,7 @@ def _started(setup: Setup) -> Started:
         steps=setup.stream.steps,
         stream=setup.digest,
         boundaries=setup.boundaries,
-        bound=make_method(config).bound,
+        bound=method_of(config).bound,
     )
 
 

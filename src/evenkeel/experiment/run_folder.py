@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from evenkeel.config.loading import differences
-from evenkeel.errors import CheckpointError, RunError
+from evenkeel.errors import CheckpointError, RunError, reason
 from evenkeel.files import lock, write_whole
 from evenkeel.learning import checkpoint
 from evenkeel.learning.learner import Learner
 from evenkeel.results.records import Ended, Record, Session, Started, Stepped, to_line
-from evenkeel.results.run_files import OLD_PACKED, RECORDS, USAGE, whole_records
+from evenkeel.results.run_files import DAMAGED, OLD_PACKED, RECORDS, USAGE, whole_records
 
 MODEL = "model.ek"
 LOCK = ".lock"
@@ -48,7 +47,7 @@ class RunFolder:
         if packed.is_file():
             try:
                 records = gzip.decompress(packed.read_bytes())
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            except DAMAGED as error:
                 self._lock.close()
                 raise RunError(f"{str(packed)!r} is damaged: {error}. Delete it to repeat the run.") from None
             write_whole(self.path / RECORDS, records)
@@ -121,8 +120,8 @@ class RunFolder:
         try:
             yield
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise RunError(f"Cannot {what} {str(self.path)!r}: {reason}. Existing files are unchanged.") from error
+            why = getattr(error, "strerror", None) or reason(error)
+            raise RunError(f"Cannot {what} {str(self.path)!r}: {why}. Existing files are unchanged.") from error
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:

@@ -9,18 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenkeel.config.build import make_adaptor, make_learner, make_method, with_policy
-from evenkeel.config.parts import make
-from evenkeel.data.dataset import DataSet
+from evenkeel.config.build import adaptor_of, make_learner, method_of, task_free, with_policy
+from evenkeel.config.parts import PartSettings
+from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
-from evenkeel.data.sources import SOURCES, Progress
+from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
 from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.testset import TestSet
-from evenkeel.learning.labels import as_labels
 from evenkeel.learning.learner import Learner
-from evenkeel.learning.methods import METHODS
+from evenkeel.learning.registry import build
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,9 @@ class Setup:
     digest: str | None  # of the order of the stream
 
 
-def load_data(config: Config, root: Path | None, progress: Progress) -> DataSet:
-    data: DataSet = make(config.data, SOURCES, root, progress=progress)
+def read_data(table: PartSettings, root: Path | None, progress: Progress) -> DataSet:
+    """Return the data set of a complete table of a config."""
+    data: DataSet = build(table, SOURCES, root, progress=progress)
     return data
 
 
@@ -48,12 +48,12 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     if own is not None and not isinstance(own, DataSet):
         raise SettingsError(f"data is a {type(own).__name__}; make a DataSet of it: DataSet.of(x_train, y_train, ...).")
     config = with_policy(config)
-    data = load_data(config, root, progress) if own is None else own
+    data = read_data(config.data, root, progress) if own is None else own
     limits = config.limits
     if limits.train or limits.test or limits.held_out:
         data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
     plan = _plan(config, data)
-    passes = make_method(config).mixed_passes
+    passes = method_of(config).mixed_passes
     if passes:
         plan = mixed(plan, passes=passes, seed=config.seed)
     stream = PlannedStream(
@@ -86,7 +86,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 
     The labels to come are not known, so the head grows.
     """
-    method = make_method(config)
+    method = method_of(config)
     if method.mixed_passes:
         raise SettingsError(
             f"{method!r} learns from all samples mixed, but a stream of your own has its own order. Choose "
@@ -126,11 +126,10 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
 
 def new_learner(setup: Setup) -> Learner:
     config = setup.config
-    method, adaptor = make_method(config), make_adaptor(config)
-    free = ", ".join(name for name, kind in METHODS.items() if not kind.needs_boundaries and not kind.bound)
+    method, adaptor = method_of(config), adaptor_of(config)
     for part, needs, instead in (
-        (method, method.needs_boundaries, f"choose a method that needs no boundaries ({free})"),
-        (adaptor, adaptor and adaptor.start == "second-task", "choose another start for it"),
+        (method, method.needs_boundaries, f"choose a method that needs no boundaries ({task_free()})"),
+        (adaptor, adaptor and adaptor.needs_boundaries, "choose other settings for it"),
     ):
         if needs and not setup.boundaries:
             raise SettingsError(
@@ -154,7 +153,7 @@ def _plan(config: Config, data: DataSet) -> Plan:
     scenario = SCENARIOS[table["name"]]
     if get_type_hints(scenario)["tasks"] is not int:
         table["tasks"] = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
-    plan: Plan = make(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
+    plan: Plan = build(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
     if first is not None and first > len(plan.tasks):
         raise SettingsError(
             f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)} tasks. "
@@ -186,21 +185,4 @@ def _own_test_set(test: Sequence[Any], stream: OpenStream) -> TestSet:
         raise InputError("test must be (x, labels) or (x, labels, task).")
     if (len(test) == 3) != stream.tells_tasks:
         raise InputError("Stream and test must both have tasks, (x, labels, task), or neither.")
-    labels = as_labels(test[1], "the labels of test")
-    try:
-        x, task = torch.as_tensor(test[0]), torch.as_tensor(test[2] if len(test) == 3 else [0] * len(labels))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"test cannot be converted to tensors: {str(error).splitlines()[0]}.") from None
-    if not labels or x.dim() < 2 or task.shape != (len(x),) or len(x) != len(labels):
-        raise InputError(
-            f"test has {len(labels)} labels for x of shape {tuple(x.shape)}; it needs one for each sample."
-        )
-    tasks = task.unique().tolist()
-    if tasks != list(range(len(tasks))):
-        raise InputError(f"The tasks of test are {tasks[:5]}; they must be numbered from 0 without gaps.")
-    classes = list(dict.fromkeys(labels))
-    place = {name: place for place, name in enumerate(classes)}
-    y, order = torch.tensor([place[label] for label in labels]), task.argsort(stable=True)
-    return TestSet(
-        x[order], y[order], task[order].long(), classes, [y[task == each].unique().tolist() for each in tasks]
-    )
+    return TestSet.of(*test)

@@ -1,12 +1,13 @@
 """Test data by task, and a learner's results on it: one pass over resident tensors, then arithmetic."""
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from evenkeel.errors import InputError, reason
+from evenkeel.learning.labels import LabelMap, as_labels
 from evenkeel.learning.learner import Learner
 from evenkeel.results.metrics import class_recall
 from evenkeel.results.records import Tested
@@ -21,6 +22,26 @@ class TestSet:
     task: Tensor  # (n,) ascending
     classes: Sequence[Hashable]
     tasks: Sequence[Sequence[int]]  # indices of the classes of each task
+
+    @classmethod
+    def of(cls, x: object, y: object, task: object = None) -> "TestSet":
+        """Return a user's samples, of one task if `task` is None; raise InputError if they are invalid."""
+        labels = as_labels(y, "the labels of test")
+        try:
+            samples, tasks = torch.as_tensor(x), torch.as_tensor([0] * len(labels) if task is None else task)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"test cannot be converted to tensors: {reason(error)}.") from None
+        if not labels or samples.dim() < 2 or tasks.shape != (len(samples),) or len(samples) != len(labels):
+            raise InputError(
+                f"test has {len(labels)} labels for x of shape {tuple(samples.shape)}; it needs one for each sample."
+            )
+        numbers = tasks.unique().tolist()
+        if numbers != list(range(len(numbers))):
+            raise InputError(f"The tasks of test are {numbers[:5]}; they must be numbered from 0 without gaps.")
+        known = LabelMap(list(dict.fromkeys(labels)))
+        outputs, order = known.outputs(labels), tasks.argsort(stable=True)
+        by_task = [outputs[tasks == number].unique().tolist() for number in numbers]
+        return cls(samples[order], outputs[order], tasks[order].long(), known.names, by_task)
 
     def sample(self, size: int, generator: torch.Generator) -> "TestSet":
         """Return about `size` of the samples: each class of each task has its share, rounded, and at least one."""
@@ -93,8 +114,7 @@ class TestSet:
         """Return the record of a full test, as at the end of a task."""
         scores = self.scores(learner).cpu()
         confusion = self.confusion(scores)
-        stored = Counter(output for part in learner.memory.parts if len(part) for output in part.column("y").tolist())
-        in_memory = {name: stored[output] for output, name in enumerate(learner.classes)}
+        stored = learner.stored
         return Tested(
             step=learner.step,
             task=task,
@@ -104,7 +124,7 @@ class TestSet:
             predicted=self.predicted(scores, task),
             confusion=confusion[:, : len(self.classes)].tolist(),
             recall=class_recall(confusion.numpy()).tolist(),
-            memory=[in_memory.get(name, 0) for name in self.classes],
+            memory=[stored.get(name, 0) for name in self.classes],
         )
 
     def _by_task(self, right: Tensor) -> list[float]:
