@@ -13,13 +13,15 @@ import pytest
 
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.report import sections
-from evenkeel.report.elements import Charts, Note, PageBlock, PageTable, number
+from evenkeel.report.elements import Charts, Note, PageBlock, number, shown
 from evenkeel.report.figures import curves
 from evenkeel.report.paper_figures import FIGURES, write_figure
 from evenkeel.report.scene import Scene, Series
-from evenkeel.results.groups import gain
+from evenkeel.results.groups import gain, paired
+from evenkeel.results.measures import MEASURES
 from evenkeel.results.records import Anytime
 from evenkeel.results.run_files import Results
+from evenkeel.results.table import ResultTable
 from tests.helpers.runs import make_run, make_runs
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -58,9 +60,9 @@ def _shown(name: str, runs: Sequence[Results]) -> PageBlock:
 
 def _tables(block: PageBlock) -> list[dict[str, list[str]]]:
     """Return the texts of each row by its head; the first row holds the columns."""
-    parts = [part for section in block.sections for part in section.parts if isinstance(part, PageTable)]
+    parts = [part for section in block.sections for part in section.parts if isinstance(part, ResultTable)]
     return [
-        {"": list(part.columns[1:])} | {row.head: [cell.text for cell in row.cells] for row in part.rows}
+        {"": part.columns[1:]} | {head: cells for head, *cells in ([*map(shown, row.cells)] for row in part.rows)}
         for part in parts
     ]
 
@@ -118,8 +120,8 @@ def test_figure_1_distinguishes_methods_and_orders(drawn: dict[str, Series]) -> 
         *(f"ER (memory.capacity=200): {SHIP_FIRST}", f"ER (memory.capacity=50): {SHIP_FIRST}"),
         f"ER + CBA: {SHIP_FIRST}",
     ]
-    part = next(part for part in block.sections[0].parts if isinstance(part, PageTable))
-    assert [row.gain for row in part.rows] == [False, False, False, True, False, True, False]
+    part = next(part for part in block.sections[0].parts if isinstance(part, ResultTable))
+    assert [row.bold for row in part.rows] == [False, False, False, True, False, True, False]
     assert "a single seed" in block.findings[0]
 
 
@@ -162,7 +164,7 @@ def test_figure_3_in_numbers() -> None:
         assert shares["ER"][task] == _number(plain)
         assert shares["ER + CBA"][task] == _number(adapted)
         changes = [after - before for before, after in zip(plain, adapted, strict=True)]
-        assert shares["change by CBA, paired by seed"][task] == _number(changes, signed=True)
+        assert shares["change by CBA, paired"][task] == _number(changes, signed=True)
     counts = np.array(ER[0].tested[-1].confusion)
     assert shares["fair share"] == [
         f"{100 * counts[2 * task : 2 * task + 2].sum() / counts.sum():.1f}" for task in range(5)
@@ -207,11 +209,13 @@ def test_figure_4_in_numbers(drawn: dict[str, Series]) -> None:
         assert table["ER"][place] == _number(plain)
         assert table["ER + CBA"][place] == _number(adapted)
         changes = [after - before for before, after in zip(plain, adapted, strict=True)]
-        assert table["gain by CBA, paired by seed"][place] == _number(changes, signed=True)
+        assert table["gain by CBA, paired"][place] == _number(changes, signed=True)
     ((without, with_),) = Scene(BOTH).pairs
-    assert table["gain by CBA, paired by seed"][5] == number(gain("acc_auc", without, with_), signed=True)
+    found = gain(MEASURES["acc_auc"], paired(without, with_))
+    assert found is not None
+    assert table["gain by CBA, paired"][5] == number(found, signed=True)
     assert block.findings[0].endswith("mean over 3 seeds.")
-    assert block.findings[1].startswith(f"CBA changed ACC_AUC by {table['gain by CBA, paired by seed'][5]} for ER")
+    assert block.findings[1].startswith(f"CBA changed ACC_AUC by {table['gain by CBA, paired'][5]} for ER")
 
 
 def _area(run: Results, task: int) -> float:
@@ -232,9 +236,9 @@ def test_gains_are_of_the_same_stream_and_seed() -> None:
     other = replace(CBA[1], started=replace(CBA[1].started, stream="other"))
     (table,) = _tables(_shown("figure4", [*ER, CBA[0], other]))
     change = _area(CBA[0], 5) - _area(ER[0], 5)
-    assert table["gain by CBA, paired by seed"][5] == f"{change:+.1f}"
+    assert table["gain by CBA, paired"][5] == f"{change:+.1f}"
     (table,) = _tables(_shown("figure4", [*ER, other]))
-    assert table["gain by CBA, paired by seed"] == ["\u2013"] * 6
+    assert table["gain by CBA, paired"] == ["\u2013"] * 6
     assert "mean over 1 to 3 seeds" in _shown("figure4", [*ER, other]).findings[0]
 
 

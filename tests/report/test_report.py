@@ -17,12 +17,14 @@ import pytest
 
 from evenkeel.errors import RunError
 from evenkeel.report.comparison import comparison, findings
-from evenkeel.report.elements import Note, PageTable
 from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import draw, inline, printable
-from evenkeel.results.measures import MEASURES
+from evenkeel.results.formats import text_of
+from evenkeel.results.measures import HEADLINE, MEASURES
+from evenkeel.results.overview import measures_table
 from evenkeel.results.run_files import Results
+from evenkeel.results.table import ResultTable
 from tests.helpers.runs import make_run, make_runs
 
 if TYPE_CHECKING:
@@ -144,8 +146,8 @@ def test_comparison_by_hand(four: tuple[list[Results], _Page, str]) -> None:
     header, *rows = page.tables[0]
     assert header[1:3] == ["ACC\u00a0↑", "FM\u00a0↓"]
     assert [row[0] for row in rows] == [
-        *("ER", "ER + CBA", "gain by CBA, paired by seed"),
-        *("DER++", "DER++ + CBA", "gain by CBA, paired by seed"),
+        *("ER", "ER + CBA", "gain by CBA, paired"),
+        *("DER++", "DER++ + CBA", "gain by CBA, paired"),
     ]
     for row in rows:
         if not row[0].startswith("gain"):
@@ -185,7 +187,7 @@ def test_all_measures(four: tuple[list[Results], _Page, str]) -> None:
     runs, page, _ = four
     rows = page.tables[-1][1:]
     for (name, measure), values, formula in zip(MEASURES.items(), rows[::2], rows[1::2], strict=True):
-        assert values[0] == f"{measure.title}{measure.arrow}".replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
+        assert values[0] == measure.heading.replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
         assert formula == [measure.formula]
         of = [measure.of(run) for run in _of(runs, "ER")]
         if name != "acc_auc_sum":  # in thousands
@@ -216,13 +218,14 @@ def test_configs_can_be_copied(four: tuple[list[Results], _Page, str]) -> None:
 
 def test_findings_are_hedged() -> None:
     def finding(*runs: Results) -> str:
-        return findings(Scene(list(runs)))[0]
+        scene = Scene(list(runs))
+        return findings(scene, [MEASURES[name] for name in ("acc", "fm", "acc_auc", "learning_accuracy")])[0]
 
     better = finding(*make_runs(5, ["ER"]))
-    assert "(5 seeds): ACC and FM got better" in better
+    assert "(5 seeds): ACC, FM and ACC_AUC got better" in better
     assert "learning accuracy by" in better  # the cost is reported along with the gain
     assert finding(*make_runs(1, ["ER"])).endswith("(1 seed); a single seed cannot show whether this is significant.")
-    assert "no two of them differ only in CBA" in finding(make_run("ER"), make_run("DER++"))
+    assert "no two of them differ only in the adaptor" in finding(make_run("ER"), make_run("DER++"))
     assert finding(make_run("ER")).startswith("ER reached ACC ")
     assert finding(make_run("ER", stop=90)).startswith("No run is finished yet")
     assert "no finished seed in common" in finding(make_run(), make_run("ER + CBA", adaptor=True, seed=1))
@@ -233,6 +236,27 @@ def test_findings_are_hedged() -> None:
     assert re.search("the change in ACC.* is not significant", finding(*plain, *by_chance))
     worse = [_with_acc(run, acc) for run, acc in zip(adapted, [40.0, 41.0, 42.0], strict=True)]
     assert "ACC, FM and learning accuracy got worse" in finding(*plain, *worse)
+
+
+def test_the_adaptor_is_named(tmp_path: Path) -> None:
+    """Each adaptor of a method is compared with the method alone."""
+    runs = [*make_runs(2, ["ER"]), *(make_run("ER + Prior", seed=seed, adaptor="prior") for seed in range(2))]
+    page, html = _write(runs, tmp_path)
+    gains = ["gain by CBA, paired", "gain by Prior, paired"]
+    assert [row[0] for row in page.tables[0]] == ["", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
+    assert page.tables[-1][0] == ["measure", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
+    scene = Scene(runs)
+    assert [text.split(" changed")[0] for text in findings(scene, scene.headline)] == ["CBA", "Prior"]
+    assert "Dashed: without CBA or Prior; solid: with." in html
+    assert "Dashed" not in _write(runs[:2], tmp_path)[1]
+
+
+def test_the_page_shows_the_table_of_the_terminal(four: tuple[list[Results], _Page, str]) -> None:
+    """Equal numbers, apart from signs of zero and the letter for a minus."""
+    runs, page, _ = four
+    for row, shown in zip(measures_table(runs).rows, page.tables[0][1:], strict=True):
+        texts = [text_of(cell).strip().replace("-", "\u2212").replace("\u22120.0 ", "0.0 ") for cell in row.cells]
+        assert texts == shown[:-1]
 
 
 def _with_acc(run: Results, acc: float) -> Results:
@@ -249,13 +273,13 @@ def test_a_bound_is_never_the_best() -> None:
         make_run("Finetune (lower bound)", skill=-9, method={"name": "finetune"}),
     ]
     scene = Scene(runs)
-    (sentence,) = findings(scene)
+    (sentence,) = findings(scene, scene.headline)
     assert sentence.startswith("DER++ reached ACC")
     assert "the best mean of 2" in sentence
-    table, *notes = comparison(scene).parts
-    assert isinstance(table, PageTable)
-    assert {row.head for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
-    assert any(isinstance(note, Note) and "Bounds are references, not methods to use" in note.text for note in notes)
+    (table,) = comparison(scene).parts
+    assert isinstance(table, ResultTable)
+    assert {row.cells[0].value for row in table.rows for cell in row.cells if cell.best} <= {"ER", "DER++"}
+    assert any("Bounds are references, not methods to use" in note for note in table.notes)
 
 
 def test_unfinished_runs(tmp_path: Path) -> None:
@@ -264,8 +288,8 @@ def test_unfinished_runs(tmp_path: Path) -> None:
     page, html = _write([*done, make_run(seed=3, stop=130), make_run("DER++", stop=130)], tmp_path)
     row, other = page.tables[0][1:]
     assert row[1] == _estimate([_acc(run) for run in done])
-    assert row[-1] == "3 (1 unfinished)"
-    assert other[1:] == ["\u2013"] * 4 + ["0 (1 unfinished)"]
+    assert (row[0], row[-1]) == ("ER (1 unfinished)", "3")
+    assert other == ["DER++ (1 unfinished)", *["\u2013"] * len(HEADLINE), "0"]
     assert (
         "Unfinished, and not in the means of any table: ER seed 3 (step 130 of 200), DER++ seed 0 (step 130 of 200)."
         in html
@@ -291,6 +315,15 @@ def test_torn_files(tmp_path: Path) -> None:
     _, html = _write([Results.read(tmp_path / "run")], tmp_path)
     assert "0 of 1 finished" in html
     assert "1 of 1 runs have no record of time and memory." in html
+
+
+def test_a_measure_that_some_runs_lack(tmp_path: Path) -> None:
+    """The table says over how many runs its mean is."""
+    runs = make_runs(3, ["ER"])
+    page, _ = _write([replace(runs[0], anytime=[]), *runs[1:]], tmp_path)
+    area = [row[3] for row in page.tables[0][1:]]
+    assert [text.endswith(" (n = 2)") for text in area] == [True, False, True]
+    assert not any("n =" in text for row in page.tables[0] for text in row[:3])
 
 
 def test_a_seed_counts_once(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from evenkeel.cli import console
 from evenkeel.errors import SettingsError
-from evenkeel.results.formats import FORMATS, render, to_rich
-from evenkeel.results.groups import Estimate, gain, groups, pairs
+from evenkeel.results.formats import FORMATS, render, text_of, to_rich
+from evenkeel.results.groups import Estimate, gain, groups, paired, pairs
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.overview import measures_table
-from evenkeel.results.table import ResultTable, Shown, signed
+from evenkeel.results.table import Cell, ResultTable, Row
 from tests.helpers.commands import call
 from tests.helpers.runs import make_run, make_runs
 
@@ -27,11 +27,16 @@ SMALL = ResultTable(
     "Title",
     ["", "ACC ↑", "p", "n"],
     [
-        ["ER", Estimate(52.0612345678901, 1.3, 5), 0.05, 5],
-        [Shown("ER: gain", "  gain"), signed(Estimate(-0.1 - 0.2, None, 1)), Shown(1e-17, "<0.001"), None],
+        Row.of("ER", Cell(Estimate(52.0612345678901, 1.3, 5), best=True), 0.05, 5, note="a formula"),
+        Row.of(
+            Cell("ER: gain", "  gain"),
+            Cell(Estimate(-0.1 - 0.2, None, 1), signed=True),
+            Cell(1e-17, "<0.001"),
+            None,
+            bold=True,
+        ),
     ],
     ["A note.", "Another."],
-    frozenset({1}),
 )
 
 
@@ -53,7 +58,9 @@ FLOATS = st.floats(allow_nan=False)
 
 @given(st.lists(st.tuples(TEXTS, FLOATS, FLOATS), min_size=1))
 def test_csv_reads_back(rows: list[tuple[str, float, float]]) -> None:
-    sheet = ResultTable("", ["a", "b", "c"], [[name, value, Estimate(mean, value, 3)] for name, value, mean in rows])
+    sheet = ResultTable(
+        "", ["a", "b", "c"], [Row.of(name, value, Estimate(mean, value, 3)) for name, value, mean in rows]
+    )
     _, *found = fields(render(sheet, "csv"))
     assert [(name, float(b), float(c), float(half), n) for name, b, c, half, n in found] == [
         (name, value, mean, value, "3") for name, value, mean in rows
@@ -61,7 +68,7 @@ def test_csv_reads_back(rows: list[tuple[str, float, float]]) -> None:
 
 
 def test_csv_has_a_line_for_each_row() -> None:
-    text = render(ResultTable("", ["a\nb"], [["two\nlines"], ["\r"], ["\x00\ud800"]]), "csv")
+    text = render(ResultTable("", ["a\nb"], [*map(Row.of, ("two\nlines", "\r", "\x00\ud800"))]), "csv")
     assert text.encode().decode().split("\n") == ["a b", "two lines", " ", "\ufffd\ufffd", ""]
 
 
@@ -90,13 +97,19 @@ def test_people_read_rounded_numbers() -> None:
         "Another.",
     ]
     assert r"\textbf{gain} & \textbf{$-$0.3} & \textbf{$<$0.001} & \textbf{-} \\" in render(SMALL, "latex")
-    assert signed(Estimate(1.0, 2.0, 3)) == Shown(Estimate(1.0, 2.0, 3), "+1.0 ± 2.0")
-    assert signed(None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(Estimate(1.0, 2.0, 3), "+1.0 ± 2.0"), (Estimate(-1.0, None, 1), "-1.0"), (0.0, "+0.0"), (None, "-")],
+)
+def test_a_difference_has_a_sign(value: Estimate | float | None, text: str) -> None:
+    assert text_of(Cell(value, signed=True)) == text
 
 
 def hostile(text: str) -> ResultTable:
     """Return a table with the text everywhere a text may be."""
-    return ResultTable(text, [text, "n"], [[text, 1.0], [Shown("x", text), 2.0]], [text], frozenset({1}))
+    return ResultTable(text, [text, "n"], [Row.of(text, 1.0), Row.of(Cell("x", text), 2.0, bold=True)], [text])
 
 
 def test_markdown_with_hostile_names() -> None:
@@ -193,7 +206,7 @@ def test_text_is_never_cut_or_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
     names = [f"column {place} {'x' * 30}" for place in range(30)]
-    sheet = ResultTable("Title", ["", *names], [[HOSTILE * 5, *map(float, range(30))]], bold=frozenset({0}))
+    sheet = ResultTable("Title", ["", *names], [Row.of(HOSTILE * 5, *map(float, range(30)), bold=True)])
     text = render(sheet, "text")
     assert "\x1b" not in text
     assert all(any(name in line for line in text.splitlines()) for name in [*names, HOSTILE * 5])
@@ -222,15 +235,19 @@ def test_the_measures_equal_those_in_the_terminal() -> None:
     sheet = measures_table(runs, ["acc", "fwt"])
     ((without, with_),) = pairs(groups(runs))
     home = "digits, disjoint"
-    label = Shown("ER + CBA: gain by CBA, paired", "  gain by CBA, paired")
+    common, (acc, fwt) = paired(without, with_), (MEASURES[name] for name in ("acc", "fwt"))
     assert sheet.columns == ["on", "", "ACC ↑", "FWT ↑"]
     assert sheet.rows == [
-        [home, "ER", without.estimate("acc"), without.estimate("fwt")],
-        [home, "ER + CBA", with_.estimate("acc"), with_.estimate("fwt")],
-        [home, label, *(signed(gain(name, without, with_)) for name in ("acc", "fwt"))],
-        ["cifar10, disjoint", "DER++ (1 unfinished)", None, None],
+        Row.of(home, "ER", without.estimate(acc), without.estimate(fwt)),
+        Row.of(home, "ER + CBA", with_.estimate(acc), with_.estimate(fwt)),
+        Row.of(
+            home,
+            Cell("ER + CBA: gain by CBA, paired", "  gain by CBA, paired"),
+            *(Cell(gain(each, common), signed=True) for each in (acc, fwt)),
+            bold=True,
+        ),
+        Row.of("cifar10, disjoint", "DER++ (1 unfinished)", None, None),
     ]
-    assert sheet.bold == {2}
     console = Console(width=200, file=StringIO(), record=True)
     console.print(to_rich(measures_table(runs, ["acc", "fwt"])))
     assert [line.rstrip() for line in console.export_text().splitlines()] == render(sheet, "text").splitlines()

@@ -6,13 +6,25 @@ from io import StringIO
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from scipy import stats
 
 from evenkeel.errors import RunError
+from evenkeel.learning.adaptors import ADAPTORS
 from evenkeel.results.formats import to_rich
-from evenkeel.results.groups import Estimate, gain, groups, in_order, pairs
+from evenkeel.results.groups import (
+    Estimate,
+    benchmark,
+    gain,
+    groups,
+    half_interval,
+    in_order,
+    paired,
+    pairs,
+    scenario_title,
+)
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.overview import measures_table
 from evenkeel.results.records import from_line, to_line
@@ -30,7 +42,10 @@ def test_an_interval_is_students_t() -> None:
     low, high = stats.t.interval(0.95, 3, loc=4, scale=stats.tstd(values) / sqrt(4))
     assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
     assert str(Estimate.of([3.14159])) == "3.1"
-    assert Estimate.of([]) is None
+    assert Estimate.of([]) is Estimate.of([None]) is None
+    assert Estimate.of([None, *values]) == replace(found, missing=1)
+    columns = np.array([values, values[::-1]]).T  # the bands of figures
+    assert half_interval(columns.std(axis=0, ddof=1), 4) == pytest.approx([found.half] * 2)
 
 
 def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
@@ -41,7 +56,51 @@ def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
     for name in ("acc", "fm", "acc_auc"):
         of = MEASURES[name].of
         differences = [(of(WITH[seed - 1]) or 0) - (of(PLAIN[seed]) or 0) for seed in (1, 2, 3)]
-        assert gain(name, without, with_) == Estimate.of(differences)
+        assert gain(MEASURES[name], paired(without, with_)) == Estimate.of(differences)
+
+
+PRIOR = [make_run("ER + Prior", seed=seed, adaptor="prior") for seed in range(2)]
+
+
+def test_an_adaptor_is_named_wherever_it_comes_from() -> None:
+    slow = make_run("my learner", adaptor="slow_start")
+    assert [group.adaptor for group in groups([*PLAIN, *WITH, *PRIOR, slow])] == ["", "CBA", "Prior", "Slow start"]
+    for name, adaptor in ADAPTORS.items():  # as in the names of runs
+        (group,) = groups([make_run("my learner", adaptor=name)])
+        assert group.adaptor == (adaptor.title or adaptor.__name__)
+
+
+def test_each_adaptor_is_paired_with_the_method_without_one() -> None:
+    found = groups([*PRIOR, *PLAIN, *WITH, make_run("DER++ + Prior", adaptor="prior")])
+    assert [(one.label, other.label) for one, other in pairs(found)] == [("ER", "ER + Prior"), ("ER", "ER + CBA")]
+    rows = {row.cells[0].value: row.cells[1:] for row in measures_table([*PLAIN, *WITH, *PRIOR], ["acc"]).rows}
+    acc = MEASURES["acc"].of
+    for adaptor, adapted in (("CBA", WITH), ("Prior", PRIOR)):
+        (cell,) = rows[f"ER + {adaptor}: gain by {adaptor}, paired"]
+        before = {run.seed: acc(run) or 0 for run in PLAIN}
+        assert cell.value == Estimate.of([(acc(run) or 0) - before[run.seed] for run in adapted if run.seed in before])
+
+
+def test_the_best_of_a_table_is_a_method() -> None:
+    bound = make_run("Joint", skill=9, method={"name": "joint"})
+    table = measures_table([*PLAIN, make_run("DER++", skill=5), bound], ["acc", "fm", "recency_bias"])
+    best = {row.cells[0].value: [cell.best for cell in row.cells[1:]] for row in table.rows}
+    estimates = [group.estimate(MEASURES["fm"]) for group in groups([*PLAIN, make_run("DER++", skill=5)])]
+    forgets_less = min(estimates, key=lambda each: each.mean if each else 0) is estimates[0]
+    assert best == {
+        "ER": [False, forgets_less, False],
+        "DER++": [True, not forgets_less, False],
+        "Joint (upper bound)": [False] * 3,
+    }
+    elsewhere = make_run("DER++", skill=5, data="cifar10")
+    assert not any(cell.best for row in measures_table([*PLAIN, elsewhere]).rows for cell in row.cells)
+
+
+def test_scenarios_have_one_name() -> None:
+    run = make_run(scenario="blurry", tasks=5)
+    own = replace(run, started=replace(run.started, config={**run.started.config, "scenario": None}))
+    assert [scenario_title(run), scenario_title(own)] == ["blurry (tasks: 5)", "own stream"]
+    assert [benchmark(run), benchmark(own)] == ["digits, blurry", "digits, own stream"]
 
 
 def test_runs_with_different_settings_are_not_averaged() -> None:
@@ -59,8 +118,8 @@ def test_a_run_counts_once_and_only_when_it_is_finished() -> None:
     killed = make_run("ER", seed=0, stop=30)
     (group,) = groups([killed, *PLAIN, PLAIN[1], half])
     assert [run.seed for run in group.runs] == [0, 1, 2, 3, 7]
-    assert [seed for seed, _ in group.values("acc")] == [0, 1, 2, 3]
-    assert group.estimate("acc") == Estimate.of([summarise(run)["acc"] or 0 for run in PLAIN])
+    assert [run.seed for run in group.finished] == [0, 1, 2, 3]
+    assert group.estimate(MEASURES["acc"]) == Estimate.of([summarise(run)["acc"] or 0 for run in PLAIN])
 
 
 def test_the_table_in_the_terminal() -> None:
@@ -68,8 +127,8 @@ def test_the_table_in_the_terminal() -> None:
     console.print(to_rich(measures_table([*PLAIN, *WITH])))
     text = console.export_text()
     ((without, with_),) = pairs(groups([*PLAIN, *WITH]))
-    assert str(without.estimate("acc")) in text
-    found = gain("acc", without, with_)
+    assert str(without.estimate(MEASURES["acc"])) in text
+    found = gain(MEASURES["acc"], paired(without, with_))
     assert found is not None
     assert f"{found.mean:+.1f} ± {found.half:.1f}" in text
 
@@ -127,8 +186,8 @@ def test_threads_make_no_group_of_their_own() -> None:
 
 
 def test_runs_without_an_order_are_sorted() -> None:
-    """Methods in the order of ROWS, each without CBA first, seeds ascending, whatever the folders are called."""
-    names = [("er", False), ("er", True), ("derpp", False), ("derpp", True), ("of one's own", False)]
+    """Methods in the order of ROWS, bounds last; each without CBA first, seeds ascending, whatever the folders."""
+    names = [("er", False), ("er", True), ("derpp", False), ("derpp", True), ("of one's own", False), ("joint", False)]
     runs = [
         make_run(name + " + CBA" * adaptor, seed=seed, adaptor=adaptor, method={"name": name})
         for name, adaptor in names

@@ -20,7 +20,7 @@ from evenkeel.results.groups import Estimate, Group, groups
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.significance import Comparison, by_adaptor, compare, holm, paired_t, side_by_side, signed_rank
-from evenkeel.results.table import Shown
+from evenkeel.results.table import Cell, ResultTable
 from tests.helpers.commands import call
 from tests.helpers.runs import make_run, make_runs
 
@@ -166,19 +166,23 @@ def test_the_verdict(measure: str, mean: float, corrected: float | None, verdict
     assert replace(row, n=0).verdict == "no runs in common, no test"
 
 
+def values(table: ResultTable) -> list[list[object]]:
+    return [[cell.value for cell in row.cells] for row in table.rows]
+
+
 def test_groups_with_the_same_label_are_compared() -> None:
     a = [*make_runs(2, ["ER", "DER++"]), make_run("MIR")]
     b = [*make_runs(2, ["DER++", "ER"]), make_run("GDumb")]
     sheet = side_by_side(a, b, ["acc", "fm"], called=("old", "new"))
-    assert [row[0] for row in sheet.rows[::2]] == ["ER", "ER + CBA", "DER++", "DER++ + CBA"]
-    assert [row[1] for row in sheet.rows[:2]] == [Shown("acc", "ACC ↑"), Shown("fm", "FM ↓")]
+    assert [row[0] for row in values(sheet)[::2]] == ["ER", "ER + CBA", "DER++", "DER++ + CBA"]
+    assert [row.cells[1] for row in sheet.rows[:2]] == [Cell("acc", "ACC ↑"), Cell("fm", "FM ↓")]
     assert sheet.title.startswith("A: old, B: new;")
     assert sheet.notes[-2:] == ["Only in A: MIR.", "Only in B: GDumb."]
     assert "2^(1-n)" in sheet.notes[1]
 
 
 def test_one_group_against_one_whatever_their_labels() -> None:
-    (row,) = side_by_side([make_run("ER")], [make_run("ER + CBA", adaptor=True)], ["acc"]).rows
+    (row,) = values(side_by_side([make_run("ER")], [make_run("ER + CBA", adaptor=True)], ["acc"]))
     assert row[0] == "ER against ER + CBA"
     assert row[2] == 1
     assert row[6:] == [None] * 4 + ["1 run in common, no test"]
@@ -187,22 +191,31 @@ def test_one_group_against_one_whatever_their_labels() -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(RunError, match=r"no method is on both sides. 'x' has ER, DER\+\+; 'y' has MIR\. Give"):
         side_by_side([make_run("ER"), make_run("DER++")], [make_run("MIR")], ["acc"], called=("x", "y"))
-    with pytest.raises(RunError, match=r"no two of these differ only in CBA: ER, DER\+\+\. Give two folders"):
+    with pytest.raises(RunError, match=r"no two of these differ only in the adaptor: ER, DER\+\+\. Give two folders"):
         by_adaptor([make_run("ER"), make_run("DER++")], ["acc"])
 
 
 def test_without_and_with_cba() -> None:
     sheet = by_adaptor(make_runs(4), list(MEASURES))
-    assert [row[0] for row in sheet.rows[:: len(MEASURES)]] == ["ER against ER + CBA", "DER++ against DER++ + CBA"]
+    assert [row[0] for row in values(sheet)[:: len(MEASURES)]] == ["ER against ER + CBA", "DER++ against DER++ + CBA"]
     assert sheet.title.startswith("A: without CBA, B: with CBA")
-    by_name = {row[1].value: row for row in sheet.rows[: len(MEASURES)] if isinstance(row[1], Shown)}
+    by_name = {row[1]: row for row in values(sheet)[: len(MEASURES)]}
     assert by_name.keys() == MEASURES.keys()
     assert by_name["acc"][-1] == "* B is better"
     assert not any("No t-test" in note for note in sheet.notes)
     even = [with_acc(run, 50 + 2 * ("CBA" in run.label)) for run in make_runs(3, ["ER"])]
     sheet = by_adaptor(even, ["acc"])
     assert "No t-test where all pairs differ by the same amount" in sheet.notes[-1]
-    assert sheet.rows[0][6] is None
+    assert values(sheet)[0][6] is None
+
+
+def test_without_and_with_other_adaptors() -> None:
+    er, cba = make_runs(2, ["ER"])[:2], make_runs(2, ["ER"])[2:]
+    prior = [make_run("ER + Prior", seed=seed, adaptor="prior") for seed in range(2)]
+    assert by_adaptor([*er, *prior], ["acc"]).title.startswith("A: without Prior, B: with Prior;")
+    both = by_adaptor([*er, *cba, *prior], ["acc"])
+    assert both.title.startswith("A: without CBA or Prior, B: with CBA or Prior;")
+    assert [row[0] for row in values(both)] == ["ER against ER + CBA", "ER against ER + Prior"]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +246,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["er"], "no two of these differ only in CBA: ER"),
+        (["er"], "no two of these differ only in the adaptor: ER"),
         (["er", "nowhere"], "There is no run in 'nowhere'"),
         (["er", "--measures", "ac"], "measures='ac' is not one of .*Did you mean 'acc'"),
         (["er", "er", "--format", "tex"], "format='tex' is not one of"),
@@ -258,5 +271,5 @@ def test_equal_settings_are_matched_whatever_else_is_in_the_folders() -> None:
     small = [make_run(seed=seed, memory={"capacity": 20}) for seed in range(3)]
     large = [make_run(seed=seed, memory={"capacity": 50}, skill=3) for seed in range(3)]
     sheet = side_by_side([*small, *large], small, ["acc"])
-    assert [row[:3] for row in sheet.rows] == [["ER (memory.capacity=20) against ER", Shown("acc", "ACC ↑"), 3]]
+    assert [row[:3] for row in values(sheet)] == [["ER (memory.capacity=20) against ER", "acc", 3]]
     assert any("memory.capacity=50" in note for note in sheet.notes)

@@ -3,45 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from markupsafe import Markup
 
 from evenkeel.report.svg import inline
+from evenkeel.results.formats import text_of
 from evenkeel.results.groups import Estimate
-
-
-@dataclass(frozen=True)
-class PageCell:
-    text: str
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class PageRow:
-    head: str
-    cells: Sequence[PageCell]
-    note: str = ""  # shown as code below the whole row
-    gain: bool = False  # a difference between the rows above
-
-
-@dataclass(frozen=True)
-class PageTable:
-    part: ClassVar[str] = "table"
-    caption: str
-    columns: Sequence[str]  # the first one heads the column of row heads
-    rows: Sequence[PageRow]
-    folded: bool = False
-
-    def split(self, most: int = 6) -> "list[PageTable]":
-        """Split into tables with at most `most` columns, as many as fit on a sheet of paper."""
-        parts = []
-        for begin in range(0, len(self.columns) - 1, most):
-            rows = [replace(row, cells=row.cells[begin : begin + most]) for row in self.rows]
-            columns = [self.columns[0], *self.columns[1:][begin : begin + most]]
-            caption = f"{self.caption} (continued)" if begin else self.caption
-            parts.append(replace(self, caption=caption, columns=columns, rows=rows))
-        return parts
+from evenkeel.results.table import Cell, ResultTable
 
 
 @dataclass(frozen=True)
@@ -57,7 +25,6 @@ class Chart:
 class Charts:
     """Figures under one caption; small ones are placed side by side."""
 
-    part: ClassVar[str] = "charts"
     caption: str
     charts: Sequence[Chart]
     small: bool = False
@@ -65,7 +32,6 @@ class Charts:
 
 @dataclass(frozen=True)
 class Note:
-    part: ClassVar[str] = "note"
     text: str
 
 
@@ -73,7 +39,6 @@ class Note:
 class RunDetails:
     """What is known about one run, folded until opened."""
 
-    part: ClassVar[str] = "sheet"
     title: str
     facts: Sequence[tuple[str, str]]
     code: str
@@ -83,7 +48,7 @@ class RunDetails:
 @dataclass(frozen=True)
 class Section:
     title: str
-    parts: Sequence[PageTable | Charts | Note | RunDetails]
+    parts: Sequence[ResultTable | Charts | Note | RunDetails]
 
     @property
     def slug(self) -> str:
@@ -103,16 +68,39 @@ class PageBlock:
 ABSENT = "\u2013"
 
 
+def split(table: ResultTable, most: int = 6) -> list[ResultTable]:
+    """Split into tables with at most `most` columns besides the first, as many as fit on a sheet of paper."""
+    parts = []
+    for begin in range(1, len(table.columns), most):
+        kept = [0, *range(begin, min(begin + most, len(table.columns)))]
+        rows = [replace(row, cells=[row.cells[k] for k in kept]) for row in table.rows]
+        title = f"{table.title} (continued)" if begin > 1 else table.title
+        parts.append(replace(table, title=title, columns=[table.columns[k] for k in kept], rows=rows))
+    return parts
+
+
+def shown(cell: Cell) -> str:
+    """Return a cell as a page shows it."""
+    if isinstance(cell.value, str):
+        return unbroken(text_of(cell).strip())
+    if isinstance(cell.value, Estimate):
+        return number(cell.value, signed=cell.signed)
+    return ABSENT if cell.value is None else minus(text_of(cell))
+
+
+def unbroken(heading: str) -> str:
+    """Keep an arrow on the line of its measure."""
+    return heading.replace(" ↑", "\u00a0↑").replace(" ↓", "\u00a0↓")
+
+
 def minus(text: str) -> str:
     return text.replace("-", "\u2212")
 
 
-def number(estimate: Estimate | None, *, signed: bool = False, expected: int | None = None) -> str:
-    """Return mean and half interval to one decimal, with the number of runs if it differs from `expected`."""
-    if estimate is None:
-        return ABSENT
+def number(estimate: Estimate, *, signed: bool = False) -> str:
+    """Return mean and half interval to one decimal, with the number of runs if some have no value."""
     mean = estimate.mean if abs(estimate.mean) >= 0.05 else 0.0  # no "-0.0"
     digits = ",.0f" if abs(mean) >= 1000 else ".1f"
     text = minus(f"{mean:{'+' if signed and mean else ''}{digits}}")
     text += f" ± {estimate.half:{digits}}" if estimate.half is not None else ""
-    return text if expected in (None, estimate.n) else f"{text} (n = {estimate.n})"
+    return f"{text} (n = {estimate.n})" if estimate.missing else text

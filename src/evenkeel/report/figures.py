@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from evenkeel.report.scene import Array, Look, Scene, Series
 from evenkeel.report.svg import GRID, INK, MUTED, draw, printable
+from evenkeel.results.groups import Estimate
 
 COLOURS = "Blues"
 BLACK = "#010101"  # matplotlib omits pure black, and the colour would follow the page's theme
@@ -60,6 +61,10 @@ def curves(
 class Heights:
     mean: Array
     half: Array  # half of the interval; 0 if there is none
+
+    @classmethod
+    def of(cls, estimates: Sequence[Estimate]) -> "Heights":
+        return cls(np.array([each.mean for each in estimates]), np.array([each.half or 0.0 for each in estimates]))
 
 
 def over_tasks(scene: Scene, heights: Mapping[str, Heights], ylabel: str, *, fair: Array | None = None) -> str:
@@ -163,7 +168,7 @@ def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> No
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """Return as many columns as fit while a method and its variant with CBA stay in one column."""
+    """Return as many columns as fit while a method and its variant with an adaptor stay in one column."""
     longest = max(map(len, labels), default=0)
     most = 3 if longest <= 12 else 2 if longest <= 24 else 1
     together = (columns for columns in range(most, 1, -1) if _sizes_are_even(len(labels), columns))

@@ -9,8 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from evenkeel.errors import RunError
 from evenkeel.files import write_whole
 from evenkeel.report import comparison, sections
-from evenkeel.report.elements import PageBlock
+from evenkeel.report.elements import PageBlock, shown, unbroken
 from evenkeel.report.scene import Scene, scenes
+from evenkeel.results.groups import benchmark
 from evenkeel.results.run_files import Results
 
 ORDER = (
@@ -28,14 +29,18 @@ ORDER = (
 )
 
 
-def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel report") -> None:
-    """Compare `runs` in one HTML file at `path`; an existing report stays intact until the new one is complete."""
+def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel report") -> list[str]:
+    """Compare `runs` in one HTML file at `path`, and return the sentences that it begins with.
+
+    An existing report stays intact until the new one is complete.
+    """
     if not runs:
         raise RunError("There is nothing to report: no runs were given.")
     separate = scenes(runs)
-    names = [comparison.title(scene, full=False) for scene in separate]
+    names = [benchmark(scene.first) for scene in separate]
     blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(separate, names, strict=True)]
     save(render(title, blocks), path, "report")
+    return [f"{block.title}: {finding}" for block in blocks for finding in block.findings]
 
 
 def save(text: str, path: Path, what: str) -> None:
@@ -58,6 +63,7 @@ def render(title: str, blocks: Sequence[PageBlock]) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.filters.update(shown=shown, unbroken=unbroken)
     numbers = count(1)
     template = environment.get_template("template.html.j2")
     return template.render(title=title, blocks=blocks, next_id=lambda: f"p{next(numbers)}")
@@ -66,8 +72,8 @@ def render(title: str, blocks: Sequence[PageBlock]) -> str:
 def _block(scene: Scene, *, full_title: bool) -> PageBlock:
     present = [section for make in ORDER if (section := make(scene)) is not None]
     return PageBlock(
-        title=comparison.title(scene, full=full_title),
-        findings=comparison.findings(scene),
+        title=benchmark(scene.first, full=full_title),
+        findings=comparison.findings(scene, scene.headline),
         facts=comparison.facts(scene),
         sections=[section for section in present if section.parts],
     )

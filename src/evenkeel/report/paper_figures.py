@@ -1,6 +1,6 @@
 """Figures of the CBA paper from your own runs, each as one HTML page with its pictures as SVG files next to it."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_lowercase
@@ -9,13 +9,15 @@ import numpy as np
 
 from evenkeel.errors import RunError, one_of
 from evenkeel.report import comparison, sections
-from evenkeel.report.elements import Charts, Note, PageBlock, PageCell, PageRow, PageTable, Section, number
+from evenkeel.report.elements import Charts, Note, PageBlock, Section, split
 from evenkeel.report.order_scene import ORDER, Orders, class_set
 from evenkeel.report.page import render, save
-from evenkeel.report.scene import Array, Scene, scenes
-from evenkeel.results.groups import Estimate, Group, key_of
+from evenkeel.report.scene import Scene, scenes
+from evenkeel.results.groups import benchmark, seeds_text
 from evenkeel.results.measures import MEASURES
+from evenkeel.results.overview import groups_table
 from evenkeel.results.run_files import Results
+from evenkeel.results.table import ResultTable, Row
 
 MEANS = "Mean ± half of the 95% interval over seeds, in percent"
 
@@ -51,7 +53,7 @@ def _scene(figure: PaperFigure, runs: Sequence[Results]) -> Scene:
     if not found:
         raise RunError(f"Cannot draw {figure.name}: no runs were given.")
     if len(found) > 1:
-        names = [comparison.title(scene, full=True) for scene in found]
+        names = [benchmark(scene.first, full=True) for scene in found]
         listed = "; ".join(dict.fromkeys(names))
         listed += ", which differ in the data itself" if len(set(names)) < len(names) else ""
         raise RunError(f"{figure.name} shows one data set and scenario, and these runs have {len(found)}: {listed}.")
@@ -90,21 +92,18 @@ def first_task(scene: Scene) -> PageBlock:
         f"Accuracy on the test samples of {classes}, where the outputs of all classes compete",
     )
 
-    def at_ends(run: Results) -> Array:
-        last = {point.task: point.accuracy[0] for point in run.anytime}
-        return np.array([last.get(task, np.nan) for task in range(scene.tasks)])
+    def at_end(run: Results, task: int) -> float | None:
+        return next((point.accuracy[0] for point in reversed(run.anytime) if point.task == task), None)
 
-    caption = f"The last point of each curve within each task. {MEANS}."
-    table = _by_group(
-        scene,
-        caption,
-        scene.task_names,
-        at_ends,
-        pairs=orders.swaps,
+    table = groups_table(
+        list(scene.finished.values()),
+        scene.by_task(at_end),
+        f"The last point of each curve within each task. {MEANS}.",
+        sides=orders.swaps,
         difference="difference from the first order, paired by seed",
         key=lambda run: run.seed,
     )
-    return _block(scene, [said], Section("Accuracy on the first task", [*_some(charts), *table]))
+    return _block(scene, [said], Section("Accuracy on the first task", [*_some(charts), *split(table)]))
 
 
 def recency(scene: Scene) -> PageBlock:
@@ -122,13 +121,14 @@ def recency(scene: Scene) -> PageBlock:
         f"and the predictions for the samples of each class; {_seeds(scene)}."
     )
 
-    def predicted(run: Results) -> Array:
-        return np.array(run.finished_tasks[-1].predicted)
-
-    fair = PageRow("fair share", [PageCell(f"{share:.1f}") for share in sections.fair_shares(scene, final)])
-    caption = f"Share of the predictions by task. {MEANS}."
-    change = "change by CBA, paired by seed"  # a share should be fair, not high
-    table = _by_group(scene, caption, scene.task_names, predicted, difference=change, below=[fair])
+    table = groups_table(
+        list(scene.finished.values()),
+        scene.by_task(sections.predicted_share),
+        f"Share of the predictions by task. {MEANS}.",
+        difference="change by {adaptor}, paired",  # a share should be fair, not high
+    )
+    fair = Row.of("fair share", *map(float, sections.fair_shares(scene, final)))
+    table = replace(table, rows=[*table.rows, fair])
     (charts,) = (part for part in matrices.parts if isinstance(part, Charts))
     letters = [f"({_letter(place)})" for place in range(1, len(charts.charts) + 1)]
     lettered = [
@@ -137,7 +137,7 @@ def recency(scene: Scene) -> PageBlock:
     return _block(
         scene,
         [said],
-        Section(f"(a) {shares.title}", [*shares.parts, *table]),
+        Section(f"(a) {shares.title}", [*shares.parts, *split(table)]),
         Section(
             f"{comparison.listed(letters)} {matrices.title}",
             [replace(charts, charts=lettered), *_between_tasks(scene)],
@@ -145,7 +145,7 @@ def recency(scene: Scene) -> PageBlock:
     )
 
 
-def _between_tasks(scene: Scene) -> list[PageTable]:
+def _between_tasks(scene: Scene) -> list[ResultTable]:
     """Return the confusion matrices in numbers, by task: by class they could be hundreds of columns wide."""
     tables = []
     for group in scene.finished.values():
@@ -156,14 +156,14 @@ def _between_tasks(scene: Scene) -> list[PageTable]:
             summed = np.array([[counts[np.ix_(true, taken)].sum() for taken in tasks] for true in tasks])
             percents.append(100 * summed / np.maximum(summed.sum(axis=1, keepdims=True), 1))
         rows = [
-            PageRow(name, [PageCell(f"{share:.1f}") for share in shares])
+            Row.of(name, *map(float, shares))
             for name, shares in zip(scene.task_names, np.mean(percents, axis=0), strict=True)
         ]
-        caption = (
+        title = (
             f"{group.label}: percent of the test samples of each task (rows) predicted as each task (columns), "
             "mean over seeds."
         )
-        tables.append(PageTable(caption, ["", *scene.task_names], rows, folded=len(rows) > 10))
+        tables.append(ResultTable(title, ["", *scene.task_names], rows, folded=len(rows) > 10))
     return tables
 
 
@@ -171,64 +171,29 @@ def average_accuracy(scene: Scene) -> PageBlock:
     """Show Figure 4: the whole curve, not only its end."""
     said = f"Average accuracy on the tasks seen so far, throughout training; {_seeds(scene)}."
 
-    def areas(run: Results) -> Array:
-        by_task = [sections.area(run, task) for task in range(scene.tasks)]
-        return np.array([*by_task, MEASURES["acc_auc"].of(run)], dtype=np.float64)  # None becomes nan
-
-    caption = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {MEANS}."
-    table = _by_group(scene, caption, [*scene.task_names, "whole stream"], areas)
+    area, whole = MEASURES["acc_auc"], "whole stream"
+    by_task = [*scene.by_task(sections.area), replace(area, title=whole, higher_is_better=None)]
+    title = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {MEANS}."
+    table = groups_table(list(scene.finished.values()), by_task, title)
     formula = Note(
         "The paper's formula is a sum of points times the steps between them: about this mean times all steps."
     )
-    findings = comparison.findings(scene, ["acc_auc"]) if scene.pairs else []
+    findings = comparison.findings(scene, [area]) if scene.pairs else []
     charts = _some(sections.anytime_curves(scene))
-    return _block(scene, [said, *findings], Section("Average accuracy over the stream", [*charts, *table, formula]))
+    return _block(
+        scene, [said, *findings], Section("Average accuracy over the stream", [*charts, *split(table), formula])
+    )
 
 
 def _block(scene: Scene, said: list[str], *shown: Section) -> PageBlock:
     """Return a block that ends with what it takes to repeat the runs."""
-    title = comparison.title(scene, full=False)
-    return PageBlock(title, said, comparison.facts(scene), [*shown, comparison.every_run(scene)])
-
-
-def _by_group(
-    scene: Scene,
-    caption: str,
-    columns: Sequence[str],
-    of: Callable[[Results], Array],
-    *,
-    pairs: Sequence[tuple[Group, Group]] | None = None,
-    difference: str = comparison.PAIRED,
-    key: Callable[[Results], Hashable] = key_of,
-    below: Sequence[PageRow] = (),
-) -> list[PageTable]:
-    """Return groups as rows; below the second of each pair, the difference between runs with the same `key`."""
-
-    def row(head: str, values: Sequence[Array], *, signed: bool = False) -> PageRow:
-        by_column = np.array(values).reshape(-1, len(columns)).T
-        estimates = [Estimate.of(column[~np.isnan(column)].tolist()) for column in by_column]
-        return PageRow(
-            head, [PageCell(number(each, signed=signed, expected=len(values))) for each in estimates], gain=signed
-        )
-
-    rows = []
-    for group in scene.finished.values():
-        rows.append(row(group.label, [of(run) for run in group.runs]))
-        for first, second in scene.pairs if pairs is None else pairs:
-            if second.label == group.label:
-                before = {key(run): of(run) for run in first.runs}
-                both = [run for run in second.runs if key(run) in before]
-                rows.append(row(difference, [of(run) - before[key(run)] for run in both], signed=True))
-    return PageTable(caption, ["", *columns], [*rows, *below]).split()
+    return PageBlock(benchmark(scene.first), said, comparison.facts(scene), [*shown, comparison.every_run(scene)])
 
 
 def _seeds(scene: Scene) -> str:
     """Return the number of seeds, as in 'mean over 5 seeds'."""
     counts = [len(group.runs) for group in scene.finished.values()]
-    least, most = min(counts), max(counts)
-    if most == 1:
-        return "a single seed"
-    return f"mean over {most} seeds" if least == most else f"mean over {least} to {most} seeds"
+    return f"mean over {seeds_text(counts)}" if max(counts) > 1 else "a single seed"
 
 
 def _some(charts: Charts | None) -> list[Charts]:

@@ -4,16 +4,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from evenkeel.report.svg import PALETTE
-from evenkeel.results.groups import Group, groups, pairs
-from evenkeel.results.measures import MEASURES
+from evenkeel.results.groups import Group, groups, half_interval, pairs
+from evenkeel.results.measures import MEASURES, Measure, by_task
 from evenkeel.results.run_files import Results
 
 Array = NDArray[np.float64]
@@ -61,7 +59,7 @@ class Scene:
     @cached_property
     def finished(self) -> dict[str, Group]:
         """Return what tables average: by label, the groups that have finished runs, with only these."""
-        done = (replace(group, runs=[run for run in group.runs if run.ended]) for group in self.groups)
+        done = (replace(group, runs=group.finished) for group in self.groups)
         return {group.label: group for group in done if group.runs}
 
     @cached_property
@@ -74,13 +72,27 @@ class Scene:
 
     @cached_property
     def pairs(self) -> list[tuple[Group, Group]]:
-        """Return (without, with) CBA pairs of groups that have finished runs."""
+        """Return (without, with) an adaptor: pairs of groups that have finished runs."""
         return pairs(list(self.finished.values()))
 
     @cached_property
-    def measures(self) -> list[str]:
+    def adaptors(self) -> str:
+        """Return the titles of the adaptors, as in 'CBA or Prior'."""
+        return " or ".join(dict.fromkeys(group.adaptor for group in self.groups if group.adaptor))
+
+    @cached_property
+    def measures(self) -> list[Measure]:
         """Return the measures that some finished run has."""
-        return [name for name in MEASURES if any(group.estimate(name) for group in self.finished.values())]
+        done = list(self.finished.values())
+        return [measure for measure in MEASURES.values() if any(group.estimate(measure) for group in done)]
+
+    @property
+    def headline(self) -> list[Measure]:
+        return [measure for measure in self.measures if measure.headline]
+
+    def by_task(self, of: Callable[[Results, int], float | None]) -> list[Measure]:
+        """Return a measure for each task; `of` gets a run and the task's number."""
+        return by_task(self.task_names, of)
 
     @cached_property
     def looks(self) -> dict[str, Look]:
@@ -90,7 +102,7 @@ class Scene:
         looks = {}
         for group in self.drawn:
             place = bases.index(group.base)
-            if group.runs[0].started.config["adaptor"]:
+            if group.adaptor:
                 adapted[group.base] += 1
                 kind = 1 + (adapted[group.base] - 1) % (len(LINES) - 1)
             else:
@@ -171,16 +183,8 @@ def series(runs: Iterable[Results], points: Callable[[Results], Mapping[int, flo
         return Series(x, mean)
     if len(values) == 2:
         return Series(x, mean, values.min(axis=0), values.max(axis=0))
-    half = half_interval(values)
+    half = half_interval(values.std(axis=0, ddof=1), len(values))
     return Series(x, mean, mean - half, mean + half)
-
-
-def half_interval(values: Array) -> Array:
-    """Return half of the 95% interval of the mean over the first axis (Student's t); 0 for a single row."""
-    n = len(values)
-    if n < 2:
-        return np.zeros(values.shape[1:])
-    return np.asarray(student.ppf(0.975, n - 1) * values.std(axis=0, ddof=1) / sqrt(n), dtype=np.float64)
 
 
 def windows(curve: Series, most: int) -> tuple[Series, int]:

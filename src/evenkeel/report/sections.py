@@ -1,16 +1,20 @@
 """The sections of a report that are figures. Each is None if the runs recorded nothing for it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from evenkeel.report.elements import Chart, Charts, Note, PageCell, PageRow, PageTable, Section, minus, number
+from evenkeel.report.elements import Chart, Charts, Note, Section, minus, split
 from evenkeel.report.figures import Heights, curves, heat_map, over_tasks
-from evenkeel.report.scene import Array, Scene, Series, half_interval, series, windows
-from evenkeel.results.groups import Estimate
+from evenkeel.report.scene import Array, Scene, Series, series, windows
+from evenkeel.results import measures
+from evenkeel.results.measures import Measure
 from evenkeel.results.metrics import areas_by_task
+from evenkeel.results.overview import groups_table
 from evenkeel.results.records import Anytime, Tested
 from evenkeel.results.run_files import Results
+from evenkeel.results.table import ResultTable
 
 BANDS = (
     "Bands: the 95% interval of the mean over seeds (Student's t), cut off at 0 and 100; with two "
@@ -24,7 +28,7 @@ def accuracy_curves(scene: Scene) -> Section | None:
     if charts is None:
         return None
     about = "ACC_AUC by task: the mean of the points recorded while this task was being learned, in percent."
-    return Section("Accuracy over the stream", [charts, *_by_task(scene, about, area)])
+    return Section("Accuracy over the stream", [charts, *_by_task(scene, about, scene.by_task(area))])
 
 
 def anytime_curves(
@@ -38,10 +42,8 @@ def anytime_curves(
     if not lines:
         return None
     lines = {label: line.within(0, 100) for label, line in lines.items()}
-    caption = (
-        f"{about}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks. "
-        "Dashed: without CBA; solid: with."
-    )
+    caption = f"{about}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks."
+    caption += f" Dashed: without {scene.adaptors}; solid: with." if scene.adaptors else ""
     return Charts(caption, [Chart(title, curves(scene, lines, "accuracy (%)", limits=(0, None)))])
 
 
@@ -52,23 +54,14 @@ def area(run: Results, task: int) -> float | None:
 
 
 def final_accuracy(scene: Scene) -> Section | None:
-    if not scene.finished:
-        return None
-
-    def final(run: Results, task: int) -> float | None:
-        return run.finished_tasks[-1].accuracy[task] if run.finished_tasks else None
-
-    heights = {}
-    for group in scene.finished.values():
-        rows = [run.finished_tasks[-1].accuracy for run in group.runs if run.finished_tasks]
-        if rows:
-            heights[group.label] = _heights(rows)
+    by_task = scene.by_task(measures.final_accuracy)
+    heights = _heights(scene, by_task)
     if not heights:
         return None
     caption = f"Accuracy on each task after the whole stream. {BARS if _whiskers(heights) else ''}"
     chart = Chart("Final accuracy on each task", over_tasks(scene, heights, "accuracy (%)"))
     about = "Final accuracy on each task, in numbers."
-    return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, about, final)])
+    return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, about, by_task)])
 
 
 def accuracy_matrix(scene: Scene) -> Section | None:
@@ -100,21 +93,15 @@ def accuracy_matrix(scene: Scene) -> Section | None:
 def predictions(scene: Scene) -> Section | None:
     if scene.tasks == 1:
         return None
-    title, heights, last_shares = "Predictions by task", {}, []
-    tests = {
-        group.label: [run.finished_tasks[-1] for run in group.runs if run.finished_tasks]
-        for group in scene.finished.values()
-    }
-    if not any(tests.values()):
+    title = "Predictions by task"
+    tests = [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
+    if not tests:
         return None
-    for label, final in tests.items():
-        rows = [test.predicted for test in final if test.predicted]
-        if rows:
-            heights[label] = _heights(rows)
-            last_shares.append(f"{label} {heights[label].mean[-1]:.1f}%")
+    heights = _heights(scene, scene.by_task(predicted_share))
     if not heights:
         return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
-    fair = fair_shares(scene, [test for final in tests.values() for test in final])
+    last_shares = [f"{label} {each.mean[-1]:.1f}%" for label, each in heights.items()]
+    fair = fair_shares(scene, tests)
     caption = (
         "Share of the test samples predicted as each task's classes, after the whole stream. The long marks are the "
         "true shares of the tasks: a last task far above its mark shows recency bias. "
@@ -123,6 +110,11 @@ def predictions(scene: Scene) -> Section | None:
     sentence = f"Predicted as the last task, whose fair share is {fair[-1]:.1f}%: {'; '.join(last_shares)}."
     chart = Chart("Share of predictions by task", over_tasks(scene, heights, "predictions (%)", fair=fair))
     return Section(title, [Charts(caption, [chart]), Note(sentence)])
+
+
+def predicted_share(run: Results, task: int) -> float | None:
+    """Return the percent of predictions that fall on this task in the last test, if they fall on tasks."""
+    return run.finished_tasks[-1].predicted[task] if run.finished_tasks and run.finished_tasks[-1].predicted else None
 
 
 def fair_shares(scene: Scene, tests: Sequence[Tested]) -> Array:
@@ -258,23 +250,17 @@ def _smooth(lines: Mapping[str, Series], most: int) -> tuple[dict[str, Series], 
     return {label: line for label, (line, _) in done.items()}, max(length for _, length in done.values())
 
 
-def _heights(rows: list[list[float]]) -> Heights:
-    values = np.array(rows, dtype=np.float64)
-    return Heights(values.mean(axis=0), half_interval(values))
+def _heights(scene: Scene, by_task: Sequence[Measure]) -> dict[str, Heights]:
+    """Return mean and interval of each task, for the groups that have any."""
+    estimates = {label: [group.estimate(each) for each in by_task] for label, group in scene.finished.items()}
+    return {label: Heights.of(known) for label, each in estimates.items() if (known := [e for e in each if e])}
 
 
 def _whiskers(heights: Mapping[str, Heights]) -> bool:
     return any(each.half.any() for each in heights.values())
 
 
-def _by_task(scene: Scene, caption: str, of: Callable[[Results, int], float | None]) -> list[PageTable]:
+def _by_task(scene: Scene, title: str, by_task: Sequence[Measure]) -> list[ResultTable]:
     """Return tasks as rows and groups as columns, from finished runs only, as in every table."""
-    rows, groups = [], list(scene.finished.values())
-    for task, name in enumerate(scene.task_names):
-        cells = []
-        for group in groups:
-            values = [value for run in group.runs if (value := of(run, task)) is not None]
-            cells.append(PageCell(number(Estimate.of(values), expected=len(group.runs))))
-        rows.append(PageRow(name, cells))
-    labels = [group.label for group in groups]
-    return PageTable(caption, ["task", *labels], rows, folded=len(rows) > 10).split()
+    table = groups_table(list(scene.finished.values()), by_task, title, sides=()).transposed("task")
+    return split(replace(table, folded=len(by_task) > 10))

@@ -12,13 +12,15 @@ from rich.text import Text
 
 from evenkeel.errors import one_of
 from evenkeel.results.groups import Estimate
-from evenkeel.results.table import Cell, ResultTable, Shown, value_of
+from evenkeel.results.table import Cell, ResultTable
 
 
-def render(sheet: ResultTable, format: str) -> str:
-    """Return `sheet` in one of FORMATS, ending with a newline.
+def render(table: ResultTable, format: str) -> str:
+    """Return `table` in one of FORMATS, ending with a newline.
 
-    >>> print(render(ResultTable("In percent", ["", "ACC"], [["ER", Estimate(52.06, 1.3, 5)]]), "markdown"), end="")
+    >>> from evenkeel.results.table import Row
+    >>> rows = [Row.of("ER", Estimate(52.06, 1.3, 5))]
+    >>> print(render(ResultTable("In percent", ["", "ACC"], rows), "markdown"), end="")
     In percent
     <BLANKLINE>
     |  | ACC |
@@ -26,31 +28,30 @@ def render(sheet: ResultTable, format: str) -> str:
     | ER | 52.1 ± 1.3 |
     """
     one_of("format", format, FORMATS)
-    return _RENDERERS[format](sheet)
+    return _RENDERERS[format](table)
 
 
-def to_rich(sheet: ResultTable) -> Table:
-    """Return `sheet` for a terminal. Every string is a `Text`: rich would interpret brackets and colons in names."""
-    table = Table(
-        title=Text(_line(sheet.title), style="table.title"),
+def to_rich(table: ResultTable) -> Table:
+    """Return `table` for a terminal. Every string is a `Text`: rich would interpret brackets and colons in names."""
+    shown = Table(
+        title=Text(_line(table.title), style="table.title"),
         title_justify="left",
-        caption=Text("\n".join(map(_line, sheet.notes)), style="table.caption") if sheet.notes else None,
+        caption=Text("\n".join(map(_line, table.notes)), style="table.caption") if table.notes else None,
         caption_justify="left",
     )
-    for column, words in zip(sheet.columns, sheet.in_words, strict=True):
-        table.add_column(Text(_line(column)), justify="left" if words else "right")
-    for place, row in enumerate(sheet.rows):
-        table.add_row(*(Text(_text(cell)) for cell in row), style="bold" if place in sheet.bold else None)
-    return table
+    for column, words in zip(table.columns, table.in_words, strict=True):
+        shown.add_column(Text(_line(column)), justify="left" if words else "right")
+    for row in table.rows:
+        shown.add_row(*(Text(text_of(cell)) for cell in row.cells), style="bold" if row.bold else None)
+    return shown
 
 
-def _text(cell: Cell) -> str:
+def text_of(cell: Cell) -> str:
     """Return a cell as people read it: rounded, on one line."""
-    if cell is None:
-        return "-"
-    if isinstance(cell, float):
-        return f"{cell:.1f}"
-    return _line(cell.text if isinstance(cell, Shown) else str(cell))
+    if cell.text or cell.value is None:
+        return _line(cell.text or "-")
+    text = f"{cell.value:.1f}" if isinstance(cell.value, float) else _line(str(cell.value))
+    return f"+{text}" if cell.signed and not text.startswith("-") else text
 
 
 def _line(text: str) -> str:
@@ -58,14 +59,14 @@ def _line(text: str) -> str:
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
-def _as_text(sheet: ResultTable) -> str:
+def _as_text(table: ResultTable) -> str:
     """Return the table as in a terminal, but at full width and without colours, for files and pipes."""
     file = StringIO()
-    Console(file=file, width=100_000, color_system=None, force_jupyter=False).print(to_rich(sheet))
+    Console(file=file, width=100_000, color_system=None, force_jupyter=False).print(to_rich(table))
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def _markdown(sheet: ResultTable) -> str:
+def _markdown(table: ResultTable) -> str:
     def row(cells: list[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
@@ -74,24 +75,24 @@ def _markdown(sheet: ResultTable) -> str:
         return f"**{escaped}**" if bold and escaped else escaped
 
     lines = [
-        row([_in_markdown(column) for column in sheet.columns]),
-        row([":--" if words else "--:" for words in sheet.in_words]),
-        *(row([cell(_text(each), place in sheet.bold) for each in cells]) for place, cells in enumerate(sheet.rows)),
+        row([_in_markdown(column) for column in table.columns]),
+        row([":--" if words else "--:" for words in table.in_words]),
+        *(row([cell(text_of(each), line.bold) for each in line.cells]) for line in table.rows),
     ]
-    return "\n\n".join([_in_markdown(sheet.title), "\n".join(lines), *map(_in_markdown, sheet.notes)]) + "\n"
+    return "\n\n".join([_in_markdown(table.title), "\n".join(lines), *map(_in_markdown, table.notes)]) + "\n"
 
 
 def _in_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|~&$])", r"\\\1", _line(text).strip())
 
 
-def _latex(sheet: ResultTable) -> str:
+def _latex(table: ResultTable) -> str:
     def row(cells: list[str]) -> str:
         return " & ".join(cells) + r" \\"
 
     def cell(each: Cell, bold: bool) -> str:
-        escaped = _in_latex(_text(each))
-        if not isinstance(value_of(each), str | None):
+        escaped = _in_latex(text_of(each))
+        if not isinstance(each.value, str | None):
             escaped = escaped.replace("-", "$-$")  # a minus, not a hyphen
         return rf"\textbf{{{escaped}}}" if bold else escaped
 
@@ -99,15 +100,15 @@ def _latex(sheet: ResultTable) -> str:
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_in_latex(sheet.title)}}}",
-        rf"\begin{{tabular}}{{{''.join('l' if words else 'r' for words in sheet.in_words)}}}",
+        rf"\caption{{{_in_latex(table.title)}}}",
+        rf"\begin{{tabular}}{{{''.join('l' if words else 'r' for words in table.in_words)}}}",
         r"\toprule",
-        row([_in_latex(column) for column in sheet.columns]),
+        row([_in_latex(column) for column in table.columns]),
         r"\midrule",
-        *(row([cell(each, place in sheet.bold) for each in cells]) for place, cells in enumerate(sheet.rows)),
+        *(row([cell(each, line.bold) for each in line.cells]) for line in table.rows),
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\smallskip{{\footnotesize {_in_latex(note)}\par}}" for note in sheet.notes),
+        *(rf"\par\smallskip{{\footnotesize {_in_latex(note)}\par}}" for note in table.notes),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -127,20 +128,20 @@ def _in_latex(text: str) -> str:
     return _line(text).strip().translate(_LATEX)
 
 
-def _csv(sheet: ResultTable) -> str:
+def _csv(table: ResultTable) -> str:
     """Return every digit, one number per field, one line per row, no title or notes; an estimate has three columns."""
-    estimates = [any(isinstance(value_of(row[k]), Estimate) for row in sheet.rows) for k in range(len(sheet.columns))]
+    estimates = [any(isinstance(row.cells[k].value, Estimate) for row in table.rows) for k in range(len(table.columns))]
     header = list[str]()
-    for column, estimated in zip(sheet.columns, estimates, strict=True):
+    for column, estimated in zip(table.columns, estimates, strict=True):
         name = _line(column).rstrip(" ↑↓") or "name"
         header += [name, f"{name} half interval", f"{name} n"] if estimated else [name]
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
-    for row in sheet.rows:
+    for row in table.rows:
         fields = list[str | float | None]()
-        for cell, estimated in zip(row, estimates, strict=True):
-            value = value_of(cell)
+        for cell, estimated in zip(row.cells, estimates, strict=True):
+            value = cell.value
             if isinstance(value, Estimate):
                 fields += [value.mean, value.half, value.n]
             else:
@@ -150,27 +151,27 @@ def _csv(sheet: ResultTable) -> str:
     return file.getvalue()
 
 
-def _html(sheet: ResultTable) -> str:
+def _html(table: ResultTable) -> str:
     """Return a single <table> to embed in any page."""
 
     def row(tag: str, cells: list[str], bold: bool = False) -> str:
         tags = list[str]()
-        for text, words in zip(cells, sheet.in_words, strict=True):
+        for text, words in zip(cells, table.in_words, strict=True):
             content = f"<strong>{_in_html(text)}</strong>" if bold else _in_html(text)
             tags.append(f'<{tag} style="text-align: {"left" if words else "right"}">{content}</{tag}>')
         return f"<tr>{''.join(tags)}</tr>"
 
     lines = [
         "<table>",
-        f"<caption>{_in_html(sheet.title)}</caption>",
-        f"<thead>\n{row('th', sheet.columns)}\n</thead>",
+        f"<caption>{_in_html(table.title)}</caption>",
+        f"<thead>\n{row('th', table.columns)}\n</thead>",
         "<tbody>",
-        *(row("td", [*map(_text, cells)], place in sheet.bold) for place, cells in enumerate(sheet.rows)),
+        *(row("td", [*map(text_of, line.cells)], line.bold) for line in table.rows),
         "</tbody>",
     ]
-    if sheet.notes:
-        notes = "<br>".join(map(_in_html, sheet.notes))
-        lines.append(f'<tfoot>\n<tr><td colspan="{len(sheet.columns)}">{notes}</td></tr>\n</tfoot>')
+    if table.notes:
+        notes = "<br>".join(map(_in_html, table.notes))
+        lines.append(f'<tfoot>\n<tr><td colspan="{len(table.columns)}">{notes}</td></tr>\n</tfoot>')
     return "\n".join([*lines, "</table>"]) + "\n"
 
 

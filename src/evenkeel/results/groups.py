@@ -2,43 +2,55 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
-from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import bound_of
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.results.measures import Measure
+from evenkeel.results.records import bound_of, is_rar
 from evenkeel.results.run_files import Results
+
+Spread = TypeVar("Spread", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over runs and half of its 95% interval (Student's t); a single run has no interval."""
+    """A mean over runs and half of its 95% interval; a single run has no interval."""
 
     mean: float
     half: float | None
     n: int
+    missing: int = 0  # finished runs that have no value
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Estimate | None":
-        from scipy.stats import t as student  # here, as scipy is slow to import
-
-        n = len(values)
+    def of(cls, values: Sequence[float | None]) -> "Estimate | None":
+        known = [value for value in values if value is not None]
+        n = len(known)
         if n == 0:
             return None
-        half = float(student.ppf(0.975, n - 1)) * stdev(values) / sqrt(n) if n > 1 else None
-        return cls(fmean(values), half, n)
+        return cls(fmean(known), half_interval(stdev(known), n) if n > 1 else None, n, len(values) - n)
 
     def __str__(self) -> str:
         return f"{self.mean:.1f}" if self.half is None else f"{self.mean:.1f} ± {self.half:.1f}"
 
 
+def half_interval(spread: Spread, n: int) -> Spread:
+    """Return half of the 95% interval (Student's t) of the mean of `n` values with this standard deviation."""
+    from scipy.stats import t as student  # here, as scipy is slow to import
+
+    return float(student.ppf(0.975, n - 1)) * spread / sqrt(n)
+
+
 APART = ("seed", "threads")  # settings that may differ within a group: threads change only the last bits
 ROWS = ("er", "derpp", "clser", "rar", "er_ace", "ss_il", "icarl", "lucir", "bic", "finetune", "joint")
-"""The order of methods in tables, by their names in configs; others come last."""
-Key = tuple[int, str]  # seed and stream, by which runs of two groups are paired
+"""The order of methods in tables, by their names in configs; others come next, and bounds last."""
+ADAPTORS = {"cba": "CBA"}
+"""The titles of adaptors that are not written as their names in configs with a capital."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +60,26 @@ class Group:
     label: str
     runs: list[Results]
     setting: str  # the config and data they share, as JSON
-    base: str  # the same without adaptor and name; equal for two groups that differ only in CBA
+    base: str  # the same without adaptor and name; equal for two groups that differ only in the adaptor
 
     @property
     def is_bound(self) -> bool:
         """Return whether this is a bound: a reference for the others, never ranked among them."""
         return bool(bound_of(self.runs[0].started))
 
-    def values(self, name: str) -> dict[Key, float]:
-        """Return the measure of each finished run."""
-        measured = {key_of(run): MEASURES[name].of(run) for run in self.runs if run.ended is not None}
-        return {key: value for key, value in measured.items() if value is not None}
+    @property
+    def adaptor(self) -> str:
+        """Return the title of the adaptor, such as CBA; empty if there is none."""
+        adaptor = self.runs[0].started.config["adaptor"]
+        return ADAPTORS.get(adaptor["name"], adaptor["name"].replace("_", " ").capitalize()) if adaptor else ""
 
-    def estimate(self, name: str) -> Estimate | None:
-        return Estimate.of(list(self.values(name).values()))
+    @property
+    def finished(self) -> list[Results]:
+        return [run for run in self.runs if run.ended is not None]
+
+    def estimate(self, measure: Measure) -> Estimate | None:
+        """Return the mean over the finished runs."""
+        return Estimate.of([measure.of(run) for run in self.finished])
 
 
 def in_order(runs: Sequence[Results]) -> list[Results]:
@@ -69,9 +87,10 @@ def in_order(runs: Sequence[Results]) -> list[Results]:
 
     def place(run: Results) -> tuple[Any, ...]:
         config = run.started.config
-        method = "rar" if config.get("learner", {}).get("repeats", 1) > 1 else str(config["method"]["name"])
+        method = "rar" if is_rar(config) else str(config["method"]["name"])
         known = ROWS.index(method) if method in ROWS else len(ROWS)
-        return str(run.started.data["name"]), known, bool(config["adaptor"]), _setting(run), run.seed
+        bound = bool(bound_of(run.started))
+        return str(run.started.data["name"]), bound, known, bool(config["adaptor"]), _setting(run), run.seed
 
     return sorted(runs, key=place)
 
@@ -87,7 +106,7 @@ def groups(runs: Sequence[Results]) -> list[Group]:
     labels = _labels([members[0] for members in by_setting.values()])
     grouped = []
     for label, (setting, members) in zip(labels, by_setting.items(), strict=True):
-        best: dict[Key, Results] = {}
+        best: dict[Hashable, Results] = {}
         for run in sorted(members, key=lambda run: (run.ended is not None, len(run.tested), len(run.steps))):
             best[key_of(run)] = run
         kept = sorted(best.values(), key=lambda run: run.seed)
@@ -100,8 +119,8 @@ def _setting(run: Results, **instead: None) -> str:
     return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
 
 
-def key_of(run: Results) -> Key:
-    """Return the key by which runs of two groups are paired."""
+def key_of(run: Results) -> tuple[int, str]:
+    """Return seed and stream, by which runs of two groups are paired."""
     return run.seed, run.started.stream or str(run.path)
 
 
@@ -136,15 +155,38 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield f"{above}{key}", value
 
 
-def pairs(found: Sequence[Group]) -> list[tuple[Group, Group]]:
+def pairs(members: Sequence[Group]) -> list[tuple[Group, Group]]:
     """Return (without, with) pairs of groups that differ only in the adaptor."""
-    plain = {group.base: group for group in found if not group.runs[0].started.config["adaptor"]}
-    return [
-        (plain[group.base], group) for group in found if group.runs[0].started.config["adaptor"] and group.base in plain
-    ]
+    plain = {group.base: group for group in members if not group.adaptor}
+    return [(plain[group.base], group) for group in members if group.adaptor and group.base in plain]
 
 
-def gain(name: str, without: Group, with_: Group) -> Estimate | None:
-    """Return the paired difference in this measure over the seeds that both groups have."""
-    before, after = without.values(name), with_.values(name)
-    return Estimate.of([after[key] - before[key] for key in sorted(before.keys() & after.keys())])
+def paired(one: Group, other: Group, key: Callable[[Results], Any] = key_of) -> list[tuple[Results, Results]]:
+    """Return the finished runs that both groups have, by the same `key`."""
+    before, after = ({key(run): run for run in group.finished} for group in (one, other))
+    return [(before[each], after[each]) for each in sorted(before.keys() & after.keys())]
+
+
+def gain(measure: Measure, common: Sequence[tuple[Results, Results]]) -> Estimate | None:
+    """Return the difference in this measure over paired runs."""
+    values = [(measure.of(one), measure.of(other)) for one, other in common]
+    return Estimate.of([None if before is None or after is None else after - before for before, after in values])
+
+
+def seeds_text(counts: Sequence[int], *, to: str = " to ") -> str:
+    """Return the number of seeds of several groups, as in '1 seed' or '3 to 5 seeds'."""
+    least, most = min(counts), max(counts)
+    return f"{most} seed{'s' * (most > 1)}" if least == most else f"{least}{to}{most} seeds"
+
+
+def benchmark(run: Results, *, full: bool = False) -> str:
+    """Return data set and scenario of a run; `full`: with the settings of the scenario."""
+    return f"{run.started.data.get('name', 'unknown')}, {scenario_title(run, full=full)}"
+
+
+def scenario_title(run: Results, *, full: bool = True) -> str:
+    """Return the name of a run's scenario, with its settings, as in 'blurry (tasks: 5, percent: 30)'."""
+    scenario = run.started.config.get("scenario") or {"name": "own stream"}
+    settings = {key: value for key, value in scenario.items() if key != "name" and value is not None}
+    shown = (f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items())
+    return f"{scenario['name']} ({', '.join(shown)})" if full and settings else str(scenario["name"])

@@ -1,6 +1,6 @@
 """The catalogue of measures by name, each with its title, its formula and which way is better."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,9 +19,9 @@ class Measure:
     headline: bool = False  # whether it is a column of tables and of the report's comparison
 
     @property
-    def arrow(self) -> str:
-        """Return an arrow that shows which way is better."""
-        return "" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓"
+    def heading(self) -> str:
+        """Return the title with an arrow that shows which way is better."""
+        return self.title + ("" if self.higher_is_better is None else " ↑" if self.higher_is_better else " ↓")
 
 
 def _matrix(scores: str = "accuracy") -> Callable[[Results], metrics.Matrix | None]:
@@ -151,9 +151,24 @@ MEASURES: dict[str, Measure] = {
 }
 
 
+NOTATION = "R[j, i] is the accuracy on task i after task j, in percent, counted from 0; T is the number of tasks."
 HEADLINE = tuple(name for name, measure in MEASURES.items() if measure.headline)
 
 
 def summarise(run: Results) -> dict[str, float | None]:
     """Return all measures of one run by name."""
     return {name: measure.of(run) for name, measure in MEASURES.items()}
+
+
+def by_task(titles: Sequence[str], of: Callable[[Results, int], float | None]) -> list[Measure]:
+    """Return a measure for each task, of which neither way is better; `of` gets a run and the task's number."""
+
+    def measure(title: str, task: int) -> Measure:
+        return Measure(title, None, "", lambda run: of(run, task))
+
+    return [measure(title, task) for task, title in enumerate(titles)]
+
+
+def final_accuracy(run: Results, task: int) -> float | None:
+    """Return the accuracy on a task at the end, if that was tested."""
+    return run.finished_tasks[-1].accuracy[task] if run.finished_tasks else None

@@ -1,37 +1,70 @@
-"""The table of measures: one row per group of runs, and one per gain by CBA."""
+"""The table of groups: one row per group of runs, and one per gain by an adaptor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from evenkeel.results.groups import Group, gain, groups, pairs
-from evenkeel.results.measures import HEADLINE, MEASURES
+from evenkeel.results.groups import Group, benchmark, gain, groups, key_of, paired, pairs, seeds_text
+from evenkeel.results.measures import HEADLINE, MEASURES, Measure
 from evenkeel.results.run_files import Results
-from evenkeel.results.table import Cell, ResultTable, Shown, signed
+from evenkeel.results.table import Cell, ResultTable, Row
+
+GAIN = "gain by {adaptor}, paired"
 
 
 def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> ResultTable:
-    """Return means and intervals by group, and the gains by CBA, paired by seed."""
-    grouped = groups(runs)
-    seeds = sorted({len(group.runs) for group in grouped})
-    counted = f"{seeds[0]} seed{'s' if seeds[0] > 1 else ''}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]} seeds"
-    interval = ", mean ± half of the 95% interval" if seeds[-1] > 1 else ""
-    benchmarks = [f"{group.runs[0].started.data['name']}, {_scenario(group)}" for group in grouped]
-    several = len(set(benchmarks)) > 1  # numbers on different data must not look comparable
-    gains = {with_.setting: (without, with_) for without, with_ in pairs(grouped)}
-    rows, bold = list[list[Cell]](), set[int]()
-    for benchmark, group in zip(benchmarks, grouped, strict=True):
-        where: list[Cell] = [benchmark] * several
-        unfinished = sum(run.ended is None for run in group.runs)
-        label = group.label + (f" ({unfinished} unfinished)" if unfinished else "")
-        rows.append([*where, label, *(group.estimate(name) for name in names)])
-        if group.setting in gains:
-            bold.add(len(rows))
-            label_of_gain = Shown(f"{group.label}: gain by CBA, paired", "  gain by CBA, paired")
-            rows.append([*where, label_of_gain, *(signed(gain(name, *gains[group.setting])) for name in names)])
-    headings = [f"{MEASURES[name].title}{MEASURES[name].arrow}" for name in names]
-    title = f"In percent, {counted}{interval}"
-    return ResultTable(title, ["on"] * several + ["", *headings], rows, bold=frozenset(bold))
+    """Return means and intervals by group, and the gains by adaptors, paired by seed."""
+    return groups_table(groups(runs), [MEASURES[name] for name in names])
 
 
-def _scenario(group: Group) -> str:
-    scenario = group.runs[0].started.config["scenario"]
-    return str(scenario["name"]) if scenario else "own stream"
+def groups_table(
+    grouped: Sequence[Group],
+    measures: Sequence[Measure],
+    title: str = "",
+    *,
+    sides: Sequence[tuple[Group, Group]] | None = None,
+    difference: str = GAIN,
+    key: Callable[[Results], Any] = key_of,
+    count: bool = False,
+) -> ResultTable:
+    """Return groups as rows, measures as columns; below the second group of each of `sides`, their paired difference.
+
+    sides: by default (without, with) an adaptor. key: pairs runs. count: add a column with the number of runs.
+    """
+    several = len({benchmark(group.runs[0]) for group in grouped}) > 1  # numbers on different data must not be compared
+    by_measure = [_estimates(grouped, measure, ranked=not several) for measure in measures]
+    sides, rows = pairs(grouped) if sides is None else sides, []
+    for group, *cells in zip(grouped, *by_measure, strict=True):
+        where = [benchmark(group.runs[0])] * several
+        done = len(group.finished)
+        label = group.label + (f" ({len(group.runs) - done} unfinished)" if len(group.runs) > done else "")
+        rows.append(Row.of(*where, label, *cells, *[done] * count))
+        for common in [paired(one, other, key) for one, other in sides if other.label == group.label]:
+            change = change_label(group.label, difference.format(adaptor=group.adaptor))
+            gains = [Cell(gain(measure, common), signed=True) for measure in measures]
+            rows.append(Row.of(*where, change, *gains, *[len(common)] * count, bold=True))
+    columns = ["on"] * several + ["", *(measure.heading for measure in measures)] + ["seeds"] * count
+    return ResultTable(title or _title(grouped), columns, rows)
+
+
+def _estimates(grouped: Sequence[Group], measure: Measure, *, ranked: bool) -> list[Cell]:
+    """Return the mean of each group; ranked: mark the best, unless all are equal. Bounds are never the best."""
+    estimates = [group.estimate(measure) for group in grouped]
+    means = {each.mean for group, each in zip(grouped, estimates, strict=True) if each and not group.is_bound}
+    best = None
+    if ranked and measure.higher_is_better is not None and len(means) > 1:
+        best = max(means) if measure.higher_is_better else min(means)
+    return [
+        Cell(each, best=each is not None and each.mean == best and not group.is_bound)
+        for group, each in zip(grouped, estimates, strict=True)
+    ]
+
+
+def change_label(label: str, change: str) -> Cell:
+    """Return the label of the row below that of a group; CSV names the group again."""
+    return Cell(f"{label}: {change}", f"  {change}")
+
+
+def _title(grouped: Sequence[Group]) -> str:
+    seeds = [len(group.runs) for group in grouped]
+    interval = ", mean ± half of the 95% interval" if max(seeds) > 1 else ""
+    return f"In percent, {seeds_text(seeds, to='-')}{interval}"

@@ -142,6 +142,18 @@ def with_rar(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "method": {"name": "rar", **inner, "repeats": repeats}, "learner": learner}
 
 
+def is_rar(config: Mapping[str, Any]) -> bool:
+    """Return whether a run repeats its updates: Repeated Augmented Rehearsal, in the paper's tables a method."""
+    return bool(config.get("learner", {}).get("repeats", 1) > 1)
+
+
+def without_none(value: Any) -> Any:
+    """Return a table without the settings that are none, at any depth: run keys leave them out, and TOML lacks null."""
+    if isinstance(value, Mapping):
+        return {name: without_none(each) for name, each in value.items() if each is not None}
+    return value
+
+
 def bound_of(started: Started) -> str:
     """Return "lower" or "upper" if the method of a run is a bound, else an empty string."""
     return started.bound or OLD_BOUNDS.get(str(started.config["method"].get("name")), "")

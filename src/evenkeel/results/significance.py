@@ -6,10 +6,10 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from evenkeel.errors import RunError
-from evenkeel.results.groups import Estimate, Group, gain, groups, pairs
+from evenkeel.results.groups import Estimate, Group, gain, groups, paired, pairs
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
-from evenkeel.results.table import Cell, ResultTable, Shown, signed
+from evenkeel.results.table import Cell, ResultTable, Row
 
 LEVEL = 0.05  # a corrected p below this gets a star
 
@@ -58,21 +58,21 @@ def compare(sides: Sequence[tuple[Group, Group]], names: Sequence[str]) -> list[
 
 def _comparison(name: str, a: Group, b: Group) -> Comparison:
     label = a.label if a.label == b.label else f"{a.label} against {b.label}"
-    one, other = a.values(name), b.values(name)
-    if a.runs[0].started.data != b.runs[0].started.data:
-        other = {}  # runs on different data are not paired, even if their seeds are equal
-    common = sorted(one.keys() & other.keys())
-    if not common:
+    # Runs on different data are not paired, even if their seeds are equal.
+    common = paired(a, b) if a.runs[0].started.data == b.runs[0].started.data else []
+    measured = [(MEASURES[name].of(one), MEASURES[name].of(other)) for one, other in common]
+    values = [(one, other) for one, other in measured if one is not None and other is not None]
+    if not values:
         return Comparison(label, name, 0, None, None, None, None, None)
     # Rounded so that values that differ only in the last bits of a float count as equal.
-    differences = [round(other[key] - one[key], 9) for key in common]
+    differences = [round(other - one, 9) for one, other in values]
     return Comparison(
         label,
         name,
-        len(common),
-        fmean(one[key] for key in common),
-        fmean(other[key] for key in common),
-        gain(name, a, b),
+        len(values),
+        fmean(one for one, _ in values),
+        fmean(other for _, other in values),
+        gain(MEASURES[name], common),
         paired_t(differences),
         signed_rank(differences),
     )
@@ -151,26 +151,27 @@ def side_by_side(
     for name, side in zip("AB", (first, second), strict=True):
         if alone := [group for group in side if id(group) not in matched]:
             notes.append(f"Only in {name}: {_listed(alone)}.")
-    return _sheet(sides, names, called, notes)
+    return _table(sides, names, called, notes)
 
 
 def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
-    """Compare each method without CBA to the same method with it."""
+    """Compare each method without an adaptor to the same method with it."""
     candidates = groups(runs)
     sides = pairs(candidates)
     if not sides:
         raise RunError(
-            f"Nothing to compare: no two of these differ only in CBA: {_listed(candidates)}. "
+            f"Nothing to compare: no two of these differ only in the adaptor: {_listed(candidates)}. "
             "Give two folders to compare the runs of one with those of the other."
         )
-    return _sheet(sides, names, ("without CBA", "with CBA"), [])
+    adaptors = " or ".join(dict.fromkeys(with_.adaptor for _, with_ in sides))
+    return _table(sides, names, (f"without {adaptors}", f"with {adaptors}"), [])
 
 
 def _listed(members: Sequence[Group]) -> str:
     return ", ".join(group.label for group in members)
 
 
-def _sheet(
+def _table(
     sides: Sequence[tuple[Group, Group]], names: Sequence[str], called: tuple[str, str], notes: Sequence[str]
 ) -> ResultTable:
     rows = compare(sides, names)
@@ -187,24 +188,23 @@ def _sheet(
             *("runs", "measure", "n", "A", "B", "B - A"),
             *("p (t)", "Holm (t)", "p (Wilcoxon)", "Holm (Wilcoxon)", "verdict"),
         ],
-        rows=[_cells(row) for row in rows],
+        rows=[_row(row) for row in rows],
         notes=[*explanations, *notes],
     )
 
 
-def _cells(row: Comparison) -> list[Cell]:
-    measure = MEASURES[row.measure]
-    return [
+def _row(row: Comparison) -> Row:
+    return Row.of(
         row.runs,
-        Shown(row.measure, f"{measure.title}{measure.arrow}"),
+        Cell(row.measure, MEASURES[row.measure].heading),
         row.n,
         row.a,
         row.b,
-        signed(row.difference),
+        Cell(row.difference, signed=True),
         *map(_p, (row.t, row.t_corrected, row.wilcoxon, row.wilcoxon_corrected)),
         row.verdict,
-    ]
+    )
 
 
 def _p(value: float | None) -> Cell:
-    return None if value is None else Shown(value, "<0.001" if value < 0.001 else f"{value:.3f}")
+    return Cell(value, "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}")

@@ -4,16 +4,27 @@ from dataclasses import dataclass, field
 
 from evenkeel.results.groups import Estimate
 
+Value = str | int | float | Estimate | None  # None if there is no value
+
 
 @dataclass(frozen=True)
-class Shown:
-    """A value that people see as another text, for example with a sign or more digits; CSV has the value itself."""
+class Cell:
+    value: Value  # CSV has the value itself, with every digit
+    text: str = ""  # what people see instead
+    signed: bool = False  # a difference: people see its sign
+    best: bool = False  # among the groups of the table; reports show it in bold
 
-    value: str | float | Estimate
-    text: str
 
+@dataclass(frozen=True)
+class Row:
+    cells: list[Cell]
+    bold: bool = False  # set apart from the rows above, such as their difference
+    note: str = ""  # below the row, in reports
 
-Cell = str | int | float | Estimate | Shown | None  # None if there is no value
+    @classmethod
+    def of(cls, *values: Value | Cell, bold: bool = False, note: str = "") -> "Row":
+        """Return a row of cells and of values that need no more than to be shown."""
+        return cls([each if isinstance(each, Cell) else Cell(each) for each in values], bold, note)
 
 
 @dataclass(frozen=True)
@@ -22,23 +33,17 @@ class ResultTable:
 
     title: str
     columns: list[str]
-    rows: list[list[Cell]]
+    rows: list[Row]
     notes: list[str] = field(default_factory=list)
-    bold: frozenset[int] = frozenset()  # indices of rows
+    folded: bool = False  # in reports, closed until the reader opens it
 
     @property
     def in_words(self) -> list[bool]:
         """Return for each column whether it contains words."""
-        return [any(isinstance(value_of(row[place]), str) for row in self.rows) for place in range(len(self.columns))]
+        return [any(isinstance(row.cells[k].value, str) for row in self.rows) for k in range(len(self.columns))]
 
-
-def signed(difference: Estimate | None) -> Cell:
-    """Return the difference as a cell with an explicit sign."""
-    if difference is None:
-        return None
-    text = str(difference)
-    return Shown(difference, text if text.startswith("-") else f"+{text}")
-
-
-def value_of(cell: Cell) -> str | int | float | Estimate | None:
-    return cell.value if isinstance(cell, Shown) else cell
+    def transposed(self, corner: str) -> "ResultTable":
+        """Return the table with rows as columns; `corner` heads the new first column. Notes of rows are dropped."""
+        columns = [corner, *((row.cells[0].text or str(row.cells[0].value)).strip() for row in self.rows)]
+        rows = [Row.of(name, *(row.cells[k] for row in self.rows)) for k, name in enumerate(self.columns) if k]
+        return ResultTable(self.title, columns, rows, self.notes, self.folded)
