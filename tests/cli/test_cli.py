@@ -13,6 +13,7 @@ import evenkeel as ek
 from evenkeel.cli import console
 from evenkeel.config.composition import family
 from evenkeel.config.loading import presets
+from evenkeel.results.measures import MEASURES
 from tests.helpers.commands import call
 
 SHORT = ["--set", "limits.train=20", "--set", "evaluation.every=0"]
@@ -29,7 +30,8 @@ def test_run_then_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     page = tmp_path / "page.html"
     code, out, err = call(capsys, "report", str(tmp_path), "-o", str(page), "--title", "Mine")
     assert code == 0, err
-    assert "gain by CBA" in out
+    assert "digits, disjoint: CBA changed ACC by" in out.replace("\n", " ")
+    assert "a single seed cannot show whether this is significant" in out.replace("\n", " ")
     assert "<title>Mine" in page.read_text()
     results = ek.Results.read(tmp_path / "cba")
     assert results.ended is not None
@@ -113,11 +115,24 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert "evaluation.alignment" in out
 
 
+def test_list_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "list", "measures")
+    assert code == 0
+    lines = [line.split("│") for line in out.splitlines() if line.startswith("│")]
+    rows = {name.strip(): [cell.strip() for cell in cells] for _, name, *cells, _ in lines}
+    assert rows.keys() == MEASURES.keys()
+    assert rows["acc"] == ["ACC", "higher", "yes", "ACC = mean over i of R[T-1, i]"]
+    assert rows["fm_over_all"][1:3] == ["lower", ""]
+    assert rows["recency_bias"][1] == "neither"
+    code, _, err = call(capsys, "list", "measure")
+    assert (code, "Did you mean 'measures'" in err) == (1, True)
+
+
 WRONG: dict[str, tuple[list[str], str]] = {
     "preset": (["run", "digit"], "no config file 'digit'.*Did you mean 'digits'"),
     "setting": (["run", "digits", "--set", "method.alpha=1"], "method.er has no setting 'alpha'"),
     "form": (["run", "digits", "--set", "seed"], "not of the form part.setting=value"),
-    "data": (["run", "paper/cifar10-er", "--data", "/nonexistent"], "cifar10.*evenkeel data get cifar10"),
+    "data": (["run", "paper/cifar10-er", "--data", "."], "cifar10.*evenkeel data get cifar10"),
     "report": (["report", "/nonexistent"], "There is no run in '/nonexistent'"),
     "download": (["data", "get", "cifar"], "'cifar' cannot be downloaded.*Did you mean 'cifar10'"),
     "shown": (["data", "show", "npz", "path=none.npz"], "none.npz"),
@@ -142,6 +157,18 @@ def test_an_error_is_one_message(
     assert "Traceback" not in err
     assert not list(tmp_path.rglob("records.jsonl"))
     assert out == ""
+
+
+@pytest.mark.parametrize("command", [["run", "digits"], ["data", "show", "digits"], ["grid", "grid.toml"]])
+def test_a_data_folder_must_exist(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("grid.toml").write_text("seeds = 1\n[[blocks]]\nbase = 'digits'\n")
+    code, _, err = call(capsys, *command, "--data", "nowhere")
+    assert code > 0
+    assert re.search("'nowhere'.*(does not exist|there is no such folder)", err.replace("\n", " "))
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.toml"]
 
 
 def test_importing_the_library_does_not_import_optional_packages() -> None:

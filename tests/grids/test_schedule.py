@@ -1,7 +1,7 @@
 """Grids: what is run, in which order, and what happens when runs fail, die, or belong to another grid."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -9,59 +9,48 @@ import evenkeel as ek
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.grids.estimate import Estimator
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.job import Job
-from evenkeel.grids.launchers import Launcher
+from evenkeel.grids.launchers import LAUNCHERS
+from evenkeel.grids.launchers.base import Launcher, Working
 from evenkeel.grids.launchers.in_process import InProcess
-from evenkeel.grids.launchers.processes import Processes
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import PATIENCE, Grid
 from evenkeel.results.run_files import Results
-from tests.helpers.grids import jobs
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
+HERE = Execution(workers=0, save_every=0)
 
 
 def digits(*overrides: str) -> ek.Config:
     return ek.load_config("digits", [*SMALL, *overrides])
 
 
-def go(grid: Grid, launcher: Launcher) -> Grid:
-    for _ in grid.go(launcher):
-        pass
-    return grid
-
-
-@pytest.mark.parametrize("launcher", [InProcess(threads=1), Processes(workers=2, threads=1)])
-def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, launcher: Launcher) -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, workers: int) -> None:
     configs = [digits("seed=1"), digits("optimizer.lr=1e30"), digits("seed=2")]
     good, bad, other = map(run_key, configs)
-    grid = go(Grid(Ledger(tmp_path), jobs(configs, tmp_path)), launcher)
+    grid = Grid(Ledger(tmp_path), configs, Execution(workers)).finish()
     assert sorted(grid.finished) == sorted([good, other])
     assert list(grid.failed) == [bad]
     assert "finite" in grid.failed[bad]
     assert [failure.error for failure in grid.ledger.failures(bad)] == [grid.failed[bad]]
     before = (grid.ledger.folder(good) / "usage.jsonl").read_text()
-    again = go(Grid(Ledger(tmp_path), jobs(configs, tmp_path)), launcher)
+    again = Grid(Ledger(tmp_path), configs, Execution(workers)).finish()
     assert len(again.ledger.failures(bad)) == 2  # it is tried again
     assert (grid.ledger.folder(good) / "usage.jsonl").read_text() == before  # the others are not
 
 
-@dataclass
-class Mortal:
+class Mortal(Launcher):
     """A launcher whose runs die at once without an error until they have been started `deaths` times."""
 
-    deaths: int
-    threads: int = 1
-    slots: int = 1
-    started: list[str] = field(default_factory=list)
+    deaths = 0
+    started: ClassVar[list[str]] = []
 
-    def start(self, job: Job) -> "Dead":
+    def start(self, job: Job) -> Working:
         self.started.append(job.key)
-        return Dead() if self.started.count(job.key) <= self.deaths else InProcess(1).start(job)  # type: ignore[return-value]
-
-    def close(self) -> None:
-        pass
+        return Dead() if self.started.count(job.key) <= self.deaths else InProcess(self.execution).start(job)
 
 
 class Dead:
@@ -73,10 +62,12 @@ class Dead:
 
 
 @pytest.mark.parametrize("deaths", [PATIENCE - 1, PATIENCE])
-def test_restarts_of_killed_runs_are_limited(tmp_path: Path, deaths: int) -> None:
-    launcher = Mortal(deaths)
-    grid = go(Grid(Ledger(tmp_path), jobs([digits()], tmp_path)), launcher)
-    assert len(launcher.started) == PATIENCE
+def test_restarts_of_killed_runs_are_limited(tmp_path: Path, deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAUNCHERS, "mortal", Mortal)
+    monkeypatch.setattr(Mortal, "deaths", deaths)
+    monkeypatch.setattr(Mortal, "started", [])
+    grid = Grid(Ledger(tmp_path), [digits()], Execution(launcher="mortal")).finish()
+    assert len(Mortal.started) == PATIENCE
     assert len(grid.finished) == (deaths < PATIENCE)
     if deaths == PATIENCE:
         assert "5 times without an error message" in grid.failed[run_key(digits())]
@@ -87,8 +78,8 @@ def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> No
     mine, theirs = digits("seed=1"), digits("seed=2")
     ledger = Ledger(tmp_path)
     held = RunFolder(ledger.folder(run_key(theirs)))
-    grid, looks = Grid(ledger, jobs([theirs, mine], tmp_path)), 0
-    for now in grid.go(InProcess(threads=1)):
+    grid, looks = Grid(ledger, [theirs, mine], HERE), 0
+    for now in grid.go():
         if run_key(mine) in now.finished:  # the other one did not block it
             assert run_key(theirs) not in now.working or looks
             held.close()
@@ -99,21 +90,21 @@ def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> No
 
 def test_leaving_the_loop_stops_what_is_at_work(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
-    grid = Grid(ledger, jobs([digits("limits.train=100")], tmp_path))
-    looking = grid.go(Processes(workers=1, threads=1))
+    grid = Grid(ledger, [digits("limits.train=100")], Execution(workers=1, save_every=0))
+    looking = grid.go()
     for now in looking:
         if any(now.steps.values()):
             break
     looking.close()  # type: ignore[attr-defined]
-    assert not ledger.busy(grid.jobs[0].key)
-    assert not ledger.finished(grid.jobs[0].key)
+    (key,) = grid.runs
+    assert not ledger.busy(key)
+    assert not ledger.finished(key)
 
 
 def test_launchers_give_equal_records(tmp_path: Path) -> None:
     configs = [digits("adaptor.name=cba", "method.name=derpp"), digits("method.name=clser")]
-    launchers: dict[str, Launcher] = {"here": InProcess(1), "there": Processes(2, 1)}
-    for name, launcher in launchers.items():
-        go(Grid(Ledger(tmp_path / name), jobs(configs, tmp_path / name)), launcher)
+    for name, workers in {"here": 0, "there": 2}.items():
+        Grid(Ledger(tmp_path / name), configs, Execution(workers)).finish()
     for key in map(run_key, configs):
         here, there = (Ledger(tmp_path / name).folder(key) / "records.jsonl" for name in ("here", "there"))
         assert here.read_bytes() == there.read_bytes()
@@ -121,22 +112,22 @@ def test_launchers_give_equal_records(tmp_path: Path) -> None:
 
 def test_estimates_grow_with_the_work_and_learn_from_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
-    estimator = Estimator(ledger, None, threads=1)
+    estimator = Estimator(ledger, HERE)
     er, more = digits("limits.test=1"), digits("limits.test=1", "limits.train=20")
     rar = digits("limits.test=1", "learner.repeats=7")
     assert estimator.steps(more) == 4 * estimator.steps(er) > 0
     assert estimator.seconds(more) > estimator.seconds(er) > 0
     assert estimator.seconds(rar) > 5 * estimator.seconds(er)
     assert estimator.seconds(digits("limits.test=1", "seed=5")) == estimator.seconds(er)
-    go(Grid(ledger, jobs([er], tmp_path)), InProcess(1))
+    Grid(ledger, [er], HERE).finish()
     took = sum(session.seconds for session in Results.read(ledger.folder(run_key(er))).sessions)
-    assert Estimator(ledger, None, threads=1).seconds(digits("limits.test=1", "seed=5")) == took
+    assert Estimator(ledger, HERE).seconds(digits("limits.test=1", "seed=5")) == took
     with pytest.raises(SettingsError, match="boundaries"):
         estimator.seconds(digits("method.name=ss_il", "scenario.name=gradual", "scenario.tasks=5"))
 
 
 def test_a_net_whose_settings_are_lists_has_an_estimate(tmp_path: Path) -> None:
-    estimator = Estimator(Ledger(tmp_path), None, threads=1)
+    estimator = Estimator(Ledger(tmp_path), HERE)
     small, large = (digits("net.name=mlp", f"net.hidden={hidden}") for hidden in ("[4]", "[512, 512]"))
     assert 0 < estimator.seconds(small) < estimator.seconds(large)
 

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import SettingsError
-from evenkeel.experiment.config import Config, load_config
-from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.experiment.config import load_config
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
 from evenkeel.grids.tune import FIRST_SEED, Search, Tried
 from tests.helpers.commands import call
-from tests.helpers.grids import jobs
 
 pytest.importorskip("optuna", reason="Optuna is an extra: pip install 'evenkeel[tune]'")
 
@@ -34,16 +33,15 @@ def search(folder: Path, text: str = FILE, stop: int | None = None) -> list[Trie
     """Run a search, interrupted before round number `stop`, as by a kill."""
     path = folder.with_suffix(".toml")
     path.write_text(text)
-    ledger, rounds = Ledger(folder), list[str]()
+    rounds: list[str] = []
 
-    def do(what: str, configs: list[Config]) -> None:
+    def do(what: str, grid: Grid) -> None:
         if len(rounds) == stop:
             raise KeyboardInterrupt
         rounds.append(what)
-        for _ in Grid(ledger, jobs(configs, folder)).go(InProcess(1)):
-            pass
+        grid.finish()
 
-    return Search(path).go(ledger, do)
+    return Search(path).go(Ledger(folder), Execution(workers=0, save_every=0), do)
 
 
 def test_an_interrupted_search_finds_the_same_as_an_uninterrupted_one(tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 Modules of the command line import heavy packages inside their functions so that `evenkeel --help` is fast.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from evenkeel.errors import RunError
+from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
     from evenkeel.results.run_files import Results
@@ -28,34 +32,65 @@ PROGRESS = (
     TimeRemainingColumn(),
 )
 
-DataFolder = Annotated[
-    Path | None,
-    typer.Option("--data", help="Folder with data sets, searched before EVENKEEL_DATA and the user's cache."),
-]
+_DATA_HELP = "Folder with data sets, searched before EVENKEEL_DATA and the user's cache."
+DataFolder = Annotated[Path | None, typer.Option("--data", help=_DATA_HELP, exists=True, file_okay=False)]
 LedgerFolder = Annotated[
     Path, typer.Option("--out", help="Folder of the ledger, which holds a folder per run and an index.")
 ]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Parallel runs, each in its own process. Default: one per core. 0: run in this process.", min=0),
-]
-Ray = Annotated[
-    str | None,
-    typer.Option("--ray", help="Run on the Ray cluster at this address, or auto. --out must be on shared storage."),
-]
-Resources = Annotated[str, typer.Option(help="Resources per run on a Ray cluster, such as CPU=2,GPU=0.5.")]
 OnlyList = Annotated[bool, typer.Option("--list", help="List the runs with estimates of their duration; run nothing.")]
 Format = Annotated[str, typer.Option(help="Output format: text, markdown, latex, csv or html.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of printing the table.")
 ]
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)]
+EXECUTION = {  # an option for each field of Execution
+    "workers": Annotated[
+        int | None,
+        typer.Option(
+            help="Parallel runs, each in its own process. Default: one per core. 0: run in this process.", min=0
+        ),
+    ],
+    "ray": Annotated[
+        str | None,
+        typer.Option(help="Run on the Ray cluster at this address, or auto. --out must be on shared storage."),
+    ],
+    "resources": Annotated[str, typer.Option(help="Resources per run on a Ray cluster, such as CPU=2,GPU=0.5.")],
+    "data": Annotated[Path | None, typer.Option(help=_DATA_HELP)],
+    "save_every": SaveEvery,
+    # Hidden because --workers and --ray imply one of our own launchers.
+    "launcher": Annotated[str | None, typer.Option(hidden=True)],
+}
+
+
+def with_execution(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's parameter `execution` by the options that one is made of."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        execution = Execution(**{name: given.pop(name) for name in EXECUTION})
+        command(**given, execution=execution)
+
+    options = [
+        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=EXECUTION[each.name])
+        for each in fields(Execution)
+    ]
+    own = signature(command)
+    parameters = [
+        option for each in own.parameters.values() for option in (options if each.name == "execution" else [each])
+    ]
+    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
+    return called
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
     with Progress(*PROGRESS, console=notes, transient=not notes.is_terminal) as bar:
         yield bar
+
+
+def decoding(bar: Progress, place: TaskID) -> Callable[[str, int, int], None]:
+    """Return what shows in a bar how much of a data set has been decoded."""
+    return lambda what, done, total: bar.update(place, description=what, completed=done, total=total)
 
 
 def read_runs(folders: Sequence[Path]) -> "list[Results]":

@@ -1,136 +1,73 @@
-"""What commands with many runs share: where these are executed, their progress bars, reports of failures."""
+"""What commands with many runs share: progress bars, lists of runs, reports of failures."""
 
-import os
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
-from pathlib import Path
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from evenkeel.cli.console import notes, out, progress
-from evenkeel.errors import DataError, SettingsError
+from evenkeel.cli.console import decoding, notes, out, progress
+from evenkeel.cli.run import scenario_name
+from evenkeel.errors import DataError
 from evenkeel.experiment.config import Config
 from evenkeel.grids.estimate import Estimator
-from evenkeel.grids.job import Job
-from evenkeel.grids.launchers import Launcher
-from evenkeel.grids.launchers.in_process import InProcess
-from evenkeel.grids.launchers.processes import Processes
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.execution import cores
 from evenkeel.grids.schedule import Grid
 
 
-@dataclass(frozen=True)
-class Execution:
-    """Where and how runs are executed."""
-
-    ledger: Ledger
-    data: Path | None
-    save_every: float
-    workers: int | None
-    ray: str | None
-    resources: str
-
-    @property
-    def at_once(self) -> int:
-        """Return the number of parallel runs on this machine."""
-        return (_cores() if self.workers is None else self.workers) or 1
-
-    @property
-    def threads(self) -> int:
-        """Return the number of threads per run: the cores are divided among the runs."""
-        return max(1, _cores() // self.at_once)
-
-    def launcher(self) -> Launcher:
-        if self.ray is not None:
-            from evenkeel.grids.launchers.cluster import RayCluster
-
-            return RayCluster(self.ray, _resources(self.resources))
-        return InProcess(self.threads) if self.workers == 0 else Processes(self.at_once, self.threads)
-
-    def job(self, config: Config, threads: int) -> Job:
-        config = config if config.threads else config.model_copy(update={"threads": threads})
-        data = None if self.data is None else str(self.data.resolve())
-        where = str(self.ledger.path.resolve())
-        return Job(run_key(config), config.model_dump(mode="json"), where, data, self.save_every)
-
-
-def do(configs: Sequence[Config], execution: Execution) -> Grid:
-    """Execute the runs that are not finished yet, with progress bars."""
-    seconds = _seconds(configs, execution, must=execution.ray is None)
-    runs = {run_key(config): config for config in configs}
-    execution.ledger.require_writable()
-    launcher = execution.launcher()
-    if execution.ray is not None and launcher.slots == 1:
-        notes.print(f"No node of the cluster has {execution.resources} now; waiting for one.")
-    grid = Grid(execution.ledger, [execution.job(config, launcher.threads) for config in runs.values()])
+def do(grid: Grid) -> None:
+    """Do the runs that are not finished yet, with progress bars."""
+    seconds = _seconds(grid, must=grid.launcher.here)
     try:
-        with _Bars(runs, seconds) as bars:
-            for now in grid.go(launcher):
+        with _Bars(grid.runs, seconds) as bars:
+            for now in grid.go():
                 bars.update(now)
     except KeyboardInterrupt:
         notes.print("Stopped. Repeat the command to resume from the last checkpoints.")
         raise typer.Exit(130) from None
-    finally:
-        launcher.close()
-    return grid
 
 
-def list_runs(configs: Sequence[Config], execution: Execution) -> None:
+def list_runs(grid: Grid) -> None:
     """List the runs, and estimate how long the unfinished ones will take."""
-    seconds = _seconds(configs, execution, must=False)
-    runs = {run_key(config): config for config in configs}
-    ledger, left = execution.ledger, list[float]()
+    seconds = _seconds(grid, must=False)
+    ledger, left = grid.ledger, list[float]()
     table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
-    for key, config in runs.items():
+    for key, config in grid.runs.items():
         known = seconds.get(key)
         if known is not None:
             left.append(known[1] * (1 - ledger.step(key) / max(1, known[0])))
-        scenario = "" if config.scenario is None else str(config.scenario["name"])
-        where = [str(config.data["name"]), scenario, str(config.memory.capacity), str(config.seed)]
+        where = [str(config.data["name"]), scenario_name(config), str(config.memory.capacity), str(config.seed)]
         table.add_row(config.name, *where, ledger.state(key), "-" if known is None else _span(known[1]))
     out.print(table)
-    done = sum(ledger.finished(key) for key in runs)
-    summary = f"{len(runs)} run{'s' * (len(runs) > 1)}, {done} finished."
+    done = sum(ledger.finished(key) for key in grid.runs)
+    summary = f"{len(grid.runs)} run{'s' * (len(grid.runs) > 1)}, {done} finished."
     if left:
-        at_once = min(execution.at_once, _cores(), len(left))
-        longest = max(*left, sum(left) / at_once) if execution.ray is None and len(left) > 1 else sum(left)
-        how = "one after another" if execution.ray is not None or at_once == 1 else f"{at_once} in parallel"
-        summary += f" The others will take about {_span(longest)}, {how}."
+        at_once = min(grid.execution.at_once, cores(), len(left)) if grid.launcher.here else 1
+        how = "one after another" if at_once == 1 else f"{at_once} in parallel"
+        summary += f" The others will take about {_span(max(*left, sum(left) / at_once))}, {how}."
     out.print(summary)
 
 
-def report_failures(grid: Grid, configs: Sequence[Config]) -> None:
+def report_failures(grid: Grid) -> None:
     """Print the failed runs and exit with an error, if there are any."""
-    by_key = {run_key(config): config for config in configs}
     for key, error in grid.failed.items():
-        notes.print(
-            f"Failed: {_description(by_key[key])} ({grid.ledger.folder(key)}): {error}", style="red", soft_wrap=True
-        )
+        what = f"{_description(grid.runs[key])} ({grid.ledger.folder(key)})"
+        notes.print(f"Failed: {what}: {error}", style="red", soft_wrap=True)
     if grid.failed:
         notes.print("Repeat the command to retry these. The others are finished.", soft_wrap=True)
         raise typer.Exit(1)
 
 
-def _seconds(configs: Sequence[Config], execution: Execution, *, must: bool) -> dict[str, tuple[int, float] | None]:
+def _seconds(grid: Grid, *, must: bool) -> dict[str, tuple[int, float] | None]:
     """Return steps and seconds of the unfinished runs; None if their data is missing here, unless it `must` exist."""
     estimates: dict[str, tuple[int, float] | None] = {}
     missing: dict[str, str] = {}
     with progress() as bar:
         place = bar.add_task("Reading data", total=None)
-        estimator = Estimator(
-            execution.ledger,
-            execution.data,
-            execution.threads,
-            lambda what, done, total: bar.update(place, description=what, completed=done, total=total),
-        )
-        for config in configs:
-            key, name = run_key(config), str(config.data["name"])
-            if execution.ledger.finished(key):
+        estimator = Estimator(grid.ledger, grid.execution, decoding(bar, place))
+        for key, config in grid.runs.items():
+            name = str(config.data["name"])
+            if grid.ledger.finished(key):
                 continue
             try:
                 estimates[key] = None if name in missing else (estimator.steps(config), estimator.seconds(config))
@@ -171,6 +108,8 @@ class _Bars:
     def update(self, grid: Grid) -> None:
         ended = {*grid.finished, *grid.failed}
         if self._all is None:
+            if grid.note:
+                notes.print(grid.note, soft_wrap=True)
             self._before, self._reported = ended, len(ended)
             self._all = self._bar.add_task("", total=sum(self._weight(key) for key in self._runs if key not in ended))
         done = sum(self._weight(key) for key in ended - self._before)
@@ -212,18 +151,3 @@ def _description(config: Config) -> str:
 
 def _span(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds))) if seconds < 3600 else f"{seconds / 3600:.1f} h"
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _resources(text: str) -> dict[str, float]:
-    try:
-        needs = {name.strip(): float(amount) for name, amount in (each.split("=") for each in text.split(","))}
-    except ValueError:
-        needs = {}
-    if not needs or not all(name and 0 <= amount < inf for name, amount in needs.items()) or needs.get("CPU") == 0:
-        raise SettingsError(f"--resources {text!r} is not of the form CPU=2,GPU=0.5, with CPU above 0.")
-    return needs

@@ -5,26 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import (
-    DataFolder,
-    Format,
-    LedgerFolder,
-    OnlyList,
-    Output,
-    Ray,
-    Resources,
-    SaveEvery,
-    Workers,
-    notes,
-    out,
-)
+from evenkeel.cli.console import Format, LedgerFolder, OnlyList, Output, notes, out, with_execution
 from evenkeel.errors import RunError, SettingsError, one_of
+from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
-    from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import PaperTable
+    from evenkeel.grids.schedule import Grid
 
 
+@with_execution
 def reproduce_command(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, table5, figure1, figure3 or figure4.")],
     *,
@@ -42,11 +32,7 @@ def reproduce_command(
     ] = None,
     cba: Annotated[str, typer.Option(help="Variant of CBA: as-released, as-paper or both.")] = "as-released",
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting of all runs.")] = None,
-    workers: Workers = None,
-    ray: Ray = None,
-    resources: Resources = "CPU=1",
-    data: DataFolder = None,
-    save_every: SaveEvery = 30.0,
+    execution: Execution,
     only_list: OnlyList = False,
     only_show: Annotated[bool, typer.Option("--show", help="Show the results so far; run nothing.")] = False,
     only_finished: Annotated[bool, typer.Option(help="Leave out rows that have no finished run.")] = False,
@@ -57,9 +43,10 @@ def reproduce_command(
 
     Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
-    from evenkeel.cli.execution import Execution, do, list_runs, report_failures
+    from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import paper_table
+    from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
@@ -73,30 +60,24 @@ def reproduce_command(
         cba=cba,
         settings=settings or [],
     )
-    ledger = Ledger(folder)
-    if only_show:
-        _show_results(table, ledger, format, path, only_finished=only_finished)
+    grid = Grid(Ledger(folder), table.configs(), execution)
+    if only_list and not only_show:
+        list_runs(grid)
         return
-    execution = Execution(ledger, data, save_every, workers, ray, resources)
-    if only_list:
-        list_runs(table.configs(), execution)
-        return
-    grid = do(table.configs(), execution)
-    _show_results(table, ledger, format, path, only_finished=only_finished)
-    report_failures(grid, table.configs())
+    if not only_show:
+        do(grid)
+    _show_results(table, grid, format, path, only_finished=only_finished)
+    report_failures(grid)
 
 
+@with_execution
 def grid_command(
     file: Annotated[
         Path, typer.Argument(help="A TOML file with seeds, and blocks with a base and the settings to vary.")
     ],
     *,
     folder: LedgerFolder = Path("ledger"),
-    workers: Workers = None,
-    ray: Ray = None,
-    resources: Resources = "CPU=1",
-    data: DataFolder = None,
-    save_every: SaveEvery = 30.0,
+    execution: Execution,
     only_list: OnlyList = False,
     format: Format = "text",
     path: Output = None,
@@ -105,36 +86,32 @@ def grid_command(
 
     Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
-    from evenkeel.cli.execution import Execution, do, list_runs, report_failures
+    from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.cli.tables import show
     from evenkeel.grids.grid_file import read_grid
-    from evenkeel.grids.ledger import Ledger, run_key
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.overview import measures_table
 
     one_of("format", format, FORMATS)
-    configs = read_grid(file)
-    ledger = Ledger(folder)
-    execution = Execution(ledger, data, save_every, workers, ray, resources)
+    grid = Grid(Ledger(folder), read_grid(file), execution)
     if only_list:
-        list_runs(configs, execution)
+        list_runs(grid)
         return
-    grid = do(configs, execution)
-    finished = [key for key in dict.fromkeys(map(run_key, configs)) if ledger.finished(key)]
-    if finished:
-        show([measures_table(ledger.results(finished))], format, path)
-    report_failures(grid, configs)
+    do(grid)
+    if grid.finished:
+        show([measures_table(grid.results())], format, path)
+    report_failures(grid)
 
 
-def _show_results(
-    table: "PaperTable", ledger: "Ledger", format: str, path: Path | None, *, only_finished: bool
-) -> None:
+def _show_results(table: "PaperTable", grid: "Grid", format: str, path: Path | None, *, only_finished: bool) -> None:
     """Show the table, or write the page with the figure."""
     from evenkeel.cli.tables import show
-    from evenkeel.grids.ledger import run_key
     from evenkeel.grids.paper_tables import result_tables
     from evenkeel.report.paper_figures import write_figure
 
+    ledger = grid.ledger
     if table.values:
         tables = result_tables(table, ledger, only_finished=only_finished)
         if not tables:
@@ -143,8 +120,7 @@ def _show_results(
         show(tables, format, path)
         return
 
-    runs = ledger.results(key for config in table.configs() if ledger.finished(key := run_key(config)))
-    if not runs:
+    if not (runs := grid.results()):
         raise RunError(f"None of the runs of {table.number} is finished in {str(ledger.path)!r}.")
     page = path or ledger.path / f"{table.name}.html"
     with notes.status("Drawing"):

@@ -15,11 +15,9 @@ def report_command(
 ) -> None:
     """Compare runs in one self-contained HTML file: tables, curves, confusion matrices, configs."""
     from evenkeel.report.page import write_report
-    from evenkeel.results.formats import to_rich
-    from evenkeel.results.overview import measures_table
 
     with notes.status("Drawing"):
-        runs = read_runs(folders)
-        write_report(runs, path, title=title)
-    out.print(to_rich(measures_table(runs)))
+        findings = write_report(read_runs(folders), path, title=title)
+    for finding in findings:
+        out.print(finding)
     out.print(f"Report: {path.resolve()}", soft_wrap=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from evenkeel.cli.console import DataFolder, SaveEvery, notes, out, progress
+from evenkeel.cli.console import DataFolder, SaveEvery, decoding, notes, out, progress
+from evenkeel.errors import one_of
 
 if TYPE_CHECKING:
     from evenkeel.experiment.config import Config
@@ -40,17 +41,13 @@ def run_command(
 
     checked = load_config(config, settings or [])
     folder = folder or Path("runs") / _slug(
-        f"{checked.data['name']} {_scenario(checked)} {checked.name} seed{checked.seed}"
+        f"{checked.data['name']} {scenario_name(checked)} {checked.name} seed{checked.seed}"
     )
     records: list[Record] = []
     try:
         with progress() as bar:
             place = bar.add_task("Reading data", total=None)
-
-            def decoding(what: str, done: int, total: int) -> None:
-                bar.update(place, description=what, completed=done, total=total)
-
-            for record in run(checked, out=folder, root=data, save_every=save_every, progress=decoding):
+            for record in run(checked, out=folder, root=data, save_every=save_every, progress=decoding(bar, place)):
                 records.append(record)
                 if isinstance(record, Started):
                     title = f"{checked.name}, seed {checked.seed}"
@@ -64,13 +61,24 @@ def run_command(
     out.print(f"Records: {folder}\nReport:  evenkeel report {shlex.quote(str(folder))} -o report.html", soft_wrap=True)
 
 
-def list_command() -> None:
-    """List what a config may contain: presets, data sets, scenarios, nets, methods, adaptors, and all settings."""
+def list_command(
+    what: Annotated[str, typer.Argument(help="config or measures.")] = "config",
+) -> None:
+    """List what a config may contain: presets, data sets, scenarios, nets, methods, adaptors, and all settings.
+
+    `evenkeel list measures` lists the measures of runs with their definitions.
+    """
+    from evenkeel.cli.tables import list_measures
+
+    one_of("what", what, ("config", "measures"))
+    if what == "measures":
+        list_measures()
+        return
     for table in config_tables():
         out.print(table)
 
 
-def _scenario(config: "Config") -> str:
+def scenario_name(config: "Config") -> str:
     return "" if config.scenario is None else str(config.scenario["name"])
 
 

@@ -135,8 +135,6 @@ def predict_command(
     config = model_folder.read()
     number, learner = _newest(model_folder)
     notes.print(f"Version {number}.")
-    if not learner.classes:
-        raise SettingsError("Nothing has been learned yet, so there is no label to predict.")
     done, feed = 0, Feed(source, config, sample).items(labelled=False)
     with progress() if not out.is_terminal else nullcontext() as bar:  # a bar would run through answers on a terminal
         task = None if bar is None else bar.add_task("Predicting", total=None)
@@ -212,9 +210,9 @@ def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
 
 def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
     """Teach the items, waiting while the queue is full, and return how many were new."""
-    from evenkeel.service.examples import FullError, Given
+    from evenkeel.service.examples import Example, FullError
 
-    examples = [Given(item.x, item.label, None if again else item.id) for item in items]
+    examples = [Example(item.x, item.label, "" if again else item.id or "") for item in items]
     while True:
         try:
             return sum(accepted.new for accepted in service.learn(examples).result())

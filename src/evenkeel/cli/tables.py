@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Measures = Annotated[
     str | None,
-    typer.Option(help="Names of measures such as acc,fm, separated by commas. Default: the headline measures."),
+    typer.Option(help="Names of measures such as acc,fm (evenkeel list measures). Default: the headline ones."),
 ]
 
 
@@ -25,7 +25,7 @@ def table_command(
     format: Format = "text",
     path: Output = None,
 ) -> None:
-    """Show the measures of runs: means and intervals over seeds, and the gain by CBA.
+    """Show the measures of runs: means and intervals over seeds, and the gain by an adaptor (CBA).
 
     CSV has every digit, with three columns per estimate: mean, half of the 95% interval, number of runs.
     """
@@ -39,7 +39,10 @@ def compare_command(
     first: Annotated[Path, typer.Argument(help="A run, or a folder that contains runs.", metavar="DIR_A")],
     second: Annotated[
         Path | None,
-        typer.Argument(help="What to compare it with. Default: without and with CBA in DIR_A.", metavar="DIR_B"),
+        typer.Argument(
+            help="What to compare it with. Default: in DIR_A, methods without and with an adaptor (CBA).",
+            metavar="DIR_B",
+        ),
     ] = None,
     measures: Measures = None,
     format: Format = "text",
@@ -53,10 +56,24 @@ def compare_command(
 
     names = _checked(measures, format)
     if second is None:
-        sheet = by_adaptor(read_runs([first]), names)
+        table = by_adaptor(read_runs([first]), names)
     else:
-        sheet = side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))
-    show([sheet], format, path)
+        table = side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))
+    show([table], format, path)
+
+
+def list_measures() -> None:
+    """Show the name, title, direction and definition of each measure."""
+    from evenkeel.results.measures import MEASURES, NOTATION
+    from evenkeel.results.table import ResultTable, Row
+
+    better = {True: "higher", False: "lower", None: "neither"}
+    rows = [
+        Row.of(name, each.title, better[each.higher_is_better], "yes" if each.headline else "", each.formula)
+        for name, each in MEASURES.items()
+    ]
+    columns = ["name", "title", "better", "headline", "definition"]
+    show([ResultTable("Measures: evenkeel table --measures NAME,...", columns, rows, [NOTATION])], "text", None)
 
 
 def _checked(measures: str | None, format: str) -> list[str]:
@@ -71,11 +88,11 @@ def _checked(measures: str | None, format: str) -> list[str]:
     return names
 
 
-def show(sheets: "Sequence[ResultTable]", format: str, path: Path | None) -> None:
+def show(tables: "Sequence[ResultTable]", format: str, path: Path | None) -> None:
     """Print the tables, or write them all to one file; in CSV, an empty line separates them."""
     from evenkeel.results.formats import render, to_rich
 
-    text = "\n".join(render(sheet, format) for sheet in sheets)
+    text = "\n".join(render(table, format) for table in tables)
     if path is not None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +101,7 @@ def show(sheets: "Sequence[ResultTable]", format: str, path: Path | None) -> Non
             raise RunError(f"Cannot write the table to {str(path)!r}: {error.strerror or error}.") from error
         out.print(f"Table: {path.resolve()}", soft_wrap=True)
     elif format == "text" and sys.stdout is not None and sys.stdout.isatty():
-        for sheet in sheets:
-            out.print(to_rich(sheet))
+        for table in tables:
+            out.print(to_rich(table))
     else:
         print(text, end="")

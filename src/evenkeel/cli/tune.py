@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import DataFolder, LedgerFolder, Ray, Resources, SaveEvery, Workers, notes, out
+from evenkeel.cli.console import LedgerFolder, notes, out, with_execution
 from evenkeel.errors import RunError
+from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
-    from evenkeel.experiment.config import Config
-    from evenkeel.results.table import Cell
+    from evenkeel.grids.schedule import Grid
 
 
+@with_execution
 def tune_command(
     file: Annotated[
         Path, typer.Argument(help="A TOML file with a base, the space of settings, tasks, trials and seeds.")
@@ -20,42 +21,37 @@ def tune_command(
     *,
     folder: LedgerFolder = Path("ledger"),
     best: Annotated[Path | None, typer.Option(help="File for the best config. Default: best.toml in --out.")] = None,
-    workers: Workers = None,
-    ray: Ray = None,
-    resources: Resources = "CPU=1",
-    data: DataFolder = None,
-    save_every: SaveEvery = 30.0,
+    execution: Execution,
 ) -> None:
     """Search for the best settings on the first tasks, tested on held-out training samples, never on the test data.
 
     Safe to interrupt and repeat: the search resumes, and its result is that of an uninterrupted one.
     """
-    from evenkeel.cli.execution import Execution, do
+    from evenkeel.cli.execution import do
     from evenkeel.cli.tables import show
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.tune import Search
     from evenkeel.results.measures import MEASURES
-    from evenkeel.results.table import ResultTable, Shown
+    from evenkeel.results.table import Cell, ResultTable, Row
 
-    search, ledger = Search(file), Ledger(folder)
-    execution = Execution(ledger, data, save_every, workers, ray, resources)
-
-    def run(what: str, configs: "list[Config]") -> None:
+    def run(what: str, grid: "Grid") -> None:
         notes.print(what)
-        for error in do(configs, execution).failed.values():
+        do(grid)
+        for error in grid.failed.values():
             notes.print(f"Failed: {error}", style="red", soft_wrap=True)
 
-    tried = search.go(ledger, run)
+    search = Search(file)
+    tried = search.go(Ledger(folder), execution, run)
     measure, names = MEASURES[search.file.measure], list(search.file.space)
-    rows: list[list[Cell]] = [
-        [*(Shown(str(each.settings[name]), _short(each.settings[name])) for name in names), each.value]
+    rows = [
+        Row.of(*(Cell(str(each.settings[name]), _short(each.settings[name])) for name in names), each.value)
         for each in tried
     ]
     title = (
         f"Best first: {len(tried)} trials of {search.file.seeds} seed{'s' * (search.file.seeds > 1)} on the first "
         f"{search.file.tasks} tasks, tested on {search.file.held_out:.0%} of their training samples"
     )
-    show([ResultTable(title, [*names, f"{measure.title}{measure.arrow}"], rows)], "text", None)
+    show([ResultTable(title, [*names, measure.heading], rows)], "text", None)
     target = best or folder / "best.toml"
     try:
         target.write_text(search.best(tried), encoding="utf-8")

@@ -10,14 +10,13 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from evenkeel.config.build import with_policy
-from evenkeel.config.parts import make
-from evenkeel.data.sources import Progress
+from evenkeel.config.build import method_of, with_policy
+from evenkeel.data.dataset import Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.setup import Setup, new_learner, planned
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
-from evenkeel.learning.methods import METHODS
 from evenkeel.learning.nets import Net
 from evenkeel.results.run_files import sessions_of, started_of
 
@@ -39,8 +38,9 @@ class Estimator:
     does not fit its data, or data that is missing, raises the same error here as in the run.
     """
 
-    def __init__(self, ledger: Ledger, root: Path | None, threads: int, progress: Progress = lambda *_: None) -> None:
-        self._root, self._threads, self._progress = root, threads, progress
+    def __init__(self, ledger: Ledger, execution: Execution, progress: Progress = lambda *_: None) -> None:
+        self._root = None if execution.data is None else Path(execution.data)
+        self._threads, self._progress = execution.threads, progress
         self._extents: dict[str, Extent] = {}
         self._latest: tuple[str, Setup] | None = None  # the next setting is often on the same data
         self._costs: dict[str, tuple[float, float]] = {}
@@ -73,7 +73,8 @@ class Estimator:
             steps, test_set = setup.stream.steps or 0, 0 if setup.test_set is None else len(setup.test_set.y)
             every, method = config.evaluation.every, learner.method
             points = steps // every * min(test_set, config.evaluation.sample or test_set) if every else 0
-            outer = 0.0 if config.adaptor is None else steps * learner.repeats / config.adaptor["every"]
+            outer_every = (config.adaptor or {}).get("every")
+            outer = steps * learner.repeats / outer_every if outer_every else 0.0
             self._extents[setting] = Extent(
                 steps=steps,
                 groups=learner.repeats * (1 + method.draws),
@@ -83,7 +84,7 @@ class Estimator:
         return self._extents[setting]
 
     def _setup(self, config: Config) -> Setup:
-        passes = make(config.method, METHODS).mixed_passes
+        passes = method_of(config).mixed_passes
         same = f"{config.model_dump_json(include={'data', 'limits', 'scenario', 'batches'})} {passes}"
         if self._latest is None or self._latest[0] != same:
             self._latest = same, planned(config, None, self._root, self._progress)

@@ -2,14 +2,14 @@
 
 import itertools
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, StrictInt, ValidationError
 
-from evenkeel.config.composition import merged
+from evenkeel.config.composition import merged, nested
+from evenkeel.config.loading import named, read_toml
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config
 
@@ -68,7 +68,7 @@ def read_grid(path: Path) -> list[Config]:
     ...     [(config.name, config.memory.capacity, config.seed) for config in read_grid(path)][:3]
     [('ER', 20, 0), ('ER', 50, 0), ('DER++', 20, 0)]
     """
-    grid = read_toml(path, GridFile)
+    grid = read_file(path, GridFile)
     configs, errors = list[Config](), dict[str, list[str]]()
     for block in grid.blocks:
         for combination, settings in _combinations(block, path):
@@ -90,36 +90,26 @@ def _error_line(error: str, combinations: list[str]) -> str:
 
 def _combinations(block: Block, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each combination as text for people and as a config that extends the base."""
-    base = {"extends": base_of(block.base, path)}
-    fixed: dict[str, Any] = {}
-    for name, value in block.set.items():
-        fixed = merged(fixed, nested(name, value), other_part=False)
+    base, fixed = base_of(block.base, path), nested(block.set.items())
     for values in itertools.product(*block.vary.values()):
-        change: dict[str, Any] = {}
-        for name, value in zip(block.vary, values, strict=True):
-            change = merged(change, nested(name, value), other_part=False)
-        text = ", ".join(f"{name} = {value!r}" for name, value in zip(block.vary, values, strict=True))
-        yield text, {**base, **merged(fixed, change)}
+        varied = list(zip(block.vary, values, strict=True))
+        text = ", ".join(f"{name} = {value!r}" for name, value in varied)
+        yield text, {"extends": base, **merged(fixed, nested(varied))}
 
 
 def base_of(name: str, path: Path) -> str:
     """Return a config next to `path`, with or without its suffix, or else the name itself for `load_config`."""
-    candidates = (path.parent / name, path.parent / f"{name}.toml")
-    nearby = [each for each in candidates if each.is_file() and each.resolve() != path.resolve()]
+    nearby = [each for each in named(name, path.parent) if each.resolve() != path.resolve()]
     return str(nearby[0].resolve()) if nearby else name
 
 
 KIND = re.compile(r"[\[\]()]|^(int|float|list|Range|constrained)")  # what pydantic adds where several types are allowed
 
 
-def read_toml(path: Path, kind: type[File]) -> File:
+def read_file(path: Path, kind: type[File]) -> File:
     """Read a file that describes runs; raise SettingsError for anything that is wrong with it."""
     try:
-        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except OSError as error:
-        raise SettingsError(f"Cannot read {str(path)!r}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{str(path)!r} is not a TOML file: {error}.") from None
+        return kind.model_validate(read_toml(path))
     except ValidationError as error:
         raise SettingsError(_error_list(path, error)) from None
 
@@ -133,10 +123,3 @@ def _error_list(path: Path, error: ValidationError) -> str:
         lines.setdefault(".".join(parts), message[0].lower() + message[1:])
     listed = [f"- {where}: {message}." if where else f"- {message}." for where, message in lines.items()]
     return "\n".join([f"{str(path)!r} has {'an error' if len(listed) == 1 else 'errors'}:", *listed])
-
-
-def nested(name: str, value: Any) -> dict[str, Any]:
-    """Return {"a": {"b": 1}} for "a.b" and 1."""
-    for part in reversed(name.split(".")):
-        value = {part: value}
-    return dict(value)

@@ -3,24 +3,30 @@
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evenkeel.errors import BusyError
-from evenkeel.experiment.config import load_config
+from evenkeel.experiment.config import Config
 from evenkeel.experiment.run import run
 from evenkeel.files import keep_freed_memory
-from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.ledger import Ledger, run_key
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to do, in plain values because it is sent to other processes and machines."""
+    """A run to do. It is pickled for other processes and machines, so its config is checked once, by the sender."""
 
     key: str
-    config: dict[str, Any]
+    config: Config
     ledger: str
     data: str | None  # folder with data sets
     save_every: float
+
+    @classmethod
+    def of(cls, config: Config, ledger: Ledger, execution: Execution) -> "Job":
+        data = None if execution.data is None else str(Path(execution.data).resolve())
+        where = str(ledger.path.resolve())
+        return cls(run_key(config), config, where, data, execution.save_every)
 
 
 def steps(job: Job) -> Generator[None]:
@@ -28,8 +34,7 @@ def steps(job: Job) -> Generator[None]:
     ledger = Ledger(job.ledger)
     try:
         folder = ledger.folder(job.key)
-        root = None if job.data is None else Path(job.data)
-        for _ in run(load_config(job.config), out=folder, root=root, save_every=job.save_every):
+        for _ in run(job.config, out=folder, root=job.data, save_every=job.save_every):
             yield
         ledger.note_finished(job.key)
     except BusyError:

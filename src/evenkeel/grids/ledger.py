@@ -25,7 +25,7 @@ from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
-from evenkeel.results.records import Ended, Started, with_rar
+from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
 from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of
 
 INDEX = "index.jsonl"
@@ -237,7 +237,7 @@ def readable_name(started: Started) -> str:
         started.data["name"],
         "" if scenario == "disjoint" else scenario,
         config["memory"]["capacity"],
-        "rar" if config.get("learner", {}).get("repeats", 1) > 1 else "",
+        "rar" if is_rar(config) else "",
         config["method"]["name"],
         (config.get("adaptor") or {}).get("name", ""),
         f"seed{config['seed']}",
@@ -254,13 +254,6 @@ def _is_locked(folder: Path) -> bool:
     except BusyError:
         return True
     return False
-
-
-def without_none(value: Any) -> Any:
-    """Return a table without the settings that are none, at any depth."""
-    if isinstance(value, dict):
-        return {name: without_none(each) for name, each in value.items() if each is not None}
-    return value
 
 
 def _read(path: Path, kind: type[Line]) -> list[Line]:

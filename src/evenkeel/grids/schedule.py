@@ -2,13 +2,17 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import InitVar, dataclass, field
 
+from evenkeel.experiment.config import Config
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job
-from evenkeel.grids.launchers import Launcher, Working
-from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.launchers import launcher_for
+from evenkeel.grids.launchers.base import Launcher, Working
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.results.run_files import Results
 
 PATIENCE = 5  # deaths without an error or a further step after which a run counts as failed
 PAUSE = 0.1  # seconds between polls
@@ -16,34 +20,67 @@ PAUSE = 0.1  # seconds between polls
 
 @dataclass
 class Grid:
-    """The state of all runs; `jobs` are done in this order."""
+    """Runs, which are done in this order, and their state.
+
+    >>> import tempfile, evenkeel as ek
+    >>> configs = [ek.load_config("digits", ["limits.train=5", f"seed={seed}"]) for seed in range(2)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     grid = Grid(Ledger(folder), configs, Execution(workers=0)).finish()
+    >>> len(grid.finished), grid.failed
+    (2, {})
+    """
 
     ledger: Ledger
-    jobs: Sequence[Job]
-    waiting: deque[Job] = field(default_factory=deque)
+    configs: InitVar[Iterable[Config]]
+    execution: Execution = field(default_factory=Execution)
+    runs: dict[str, Config] = field(init=False)  # by key
+    waiting: deque[str] = field(default_factory=deque)
     working: dict[str, Working] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # the errors of runs that could not continue
     steps: dict[str, int] = field(default_factory=dict)  # the progress of active runs
+    note: str = ""  # the launcher's
 
-    def go(self, launcher: Launcher) -> Iterator["Grid"]:
+    def __post_init__(self, configs: Iterable[Config]) -> None:
+        self.runs = {run_key(config): config for config in configs}
+
+    @property
+    def launcher(self) -> type[Launcher]:
+        return launcher_for(self.execution)
+
+    def finish(self) -> "Grid":
+        """Do the unfinished runs and return the grid, with those that failed."""
+        for _ in self.go():
+            pass
+        return self
+
+    def go(self) -> Iterator["Grid"]:
         """Launch the unfinished runs; yield the grid after each poll, until all are finished or failed.
 
         Leaving the loop, by an exception or otherwise, stops the active runs.
         """
-        jobs = {job.key: job for job in self.jobs}
-        self.finished = [key for key in jobs if self.ledger.finished(key)]
+        self.ledger.require_writable()
+        with closing(self.launcher(self.execution)) as launcher:
+            yield from self._polls(launcher)
+
+    def results(self) -> list[Results]:
+        """Return the results of the finished runs."""
+        return self.ledger.results(key for key in self.runs if self.ledger.finished(key))
+
+    def _polls(self, launcher: Launcher) -> Iterator["Grid"]:
+        self.note = launcher.note
+        self.finished = [key for key in self.runs if self.ledger.finished(key)]
         done = {*self.finished}
-        self.waiting = deque(job for key, job in jobs.items() if key not in done)
-        lives = {job.key: _Lives(len(self.ledger.failures(job.key))) for job in self.waiting}
+        self.waiting = deque(key for key in self.runs if key not in done)
+        lives = {key: _Lives(len(self.ledger.failures(key))) for key in self.waiting}
         try:
             while self.waiting or self.working:
-                for job in self._next(launcher.slots - len(self.working)):
-                    self.working[job.key] = launcher.start(job)
+                for key in self._next(launcher.slots - len(self.working)):
+                    self.working[key] = launcher.start(self._job(key, launcher.threads))
                 yield self
                 for key in [key for key, each in self.working.items() if not each.at_work()]:
                     del self.working[key]
-                    self._settle(jobs[key], lives[key])
+                    self._settle(key, lives[key])
                 self.steps = {key: self.ledger.step(key) for key in self.working}
                 time.sleep(PAUSE)
             yield self
@@ -51,30 +88,34 @@ class Grid:
             for each in self.working.values():
                 each.stop()
 
-    def _next(self, room: int) -> list[Job]:
-        """Return up to `room` jobs. Those that another grid is working on go to the end of the queue."""
-        ready: list[Job] = []
+    def _job(self, key: str, threads: int) -> Job:
+        config = self.runs[key]
+        config = config if config.threads else config.model_copy(update={"threads": threads})
+        return Job.of(config, self.ledger, self.execution)
+
+    def _next(self, room: int) -> list[str]:
+        """Return up to `room` runs. Those that another grid is working on go to the end of the queue."""
+        ready: list[str] = []
         for _ in range(len(self.waiting)):
             if len(ready) >= room:
                 break
-            job = self.waiting.popleft()
-            if self.ledger.busy(job.key):
-                self.waiting.append(job)
-            elif self.ledger.finished(job.key):
-                self.finished.append(job.key)
+            key = self.waiting.popleft()
+            if self.ledger.busy(key):
+                self.waiting.append(key)
+            elif self.ledger.finished(key):
+                self.finished.append(key)
             else:
-                ready.append(job)
+                ready.append(key)
         return ready
 
-    def _settle(self, job: Job, lives: "_Lives") -> None:
-        key = job.key
+    def _settle(self, key: str, lives: "_Lives") -> None:
         failures = self.ledger.failures(key)
         if self.ledger.finished(key):
             self.finished.append(key)
         elif len(failures) > lives.failures:
             self.failed[key] = failures[-1].error
         elif self.ledger.busy(key) or lives.left(self.ledger.step(key)):
-            self.waiting.appendleft(job)
+            self.waiting.appendleft(key)
         else:
             message = (
                 f"Its process died {PATIENCE} times without an error message and without getting further than step "

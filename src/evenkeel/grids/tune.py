@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tomli_w
 from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
 
-from evenkeel.config.composition import merged
+from evenkeel.config.composition import merged, nested
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.grids.grid_file import GridModel, Name, base_of, nested, read_toml
-from evenkeel.grids.ledger import Ledger, run_key, without_none
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.grid_file import GridModel, Name, base_of, read_file
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.schedule import Grid
 from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import without_none
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -85,7 +88,7 @@ class Tried:
 
 class Search:
     def __init__(self, path: Path) -> None:
-        self.file = read_toml(path, TuneFile)
+        self.file = read_file(path, TuneFile)
         self._base = base_of(self.file.base, path)
         self._require_sound()
 
@@ -102,15 +105,20 @@ class Search:
         if errors:
             raise SettingsError("\n".join(errors))
 
-    def go(self, ledger: Ledger, do: Callable[[str, list[Config]], None]) -> list[Tried]:
-        """Run all trials and return them, best first. `do` gets a message and the runs, and returns once they ended."""
+    def go(
+        self,
+        ledger: Ledger,
+        execution: Execution,
+        do: Callable[[str, Grid], object] = lambda _, grid: grid.finish(),
+    ) -> list[Tried]:
+        """Run all trials and return them, best first. `do` gets a message and some runs, and has to finish these."""
         study, space, tried = self._study(), self._distributions(), list[Tried]()
         while len(tried) < self.file.trials:
             number = min(self.file.together, self.file.trials - len(tried))
             proposed = [study.ask(space) for _ in range(number)]
             trials = [self._trial(each.params) for each in proposed]
             what = f"Trials {len(tried) + 1} to {len(tried) + number} of {self.file.trials}"
-            do(what, [config for _, configs in trials for config in configs])
+            do(what, Grid(ledger, [config for _, configs in trials for config in configs], execution))
             for trial, (settings, configs) in zip(proposed, trials, strict=True):
                 value = self._value(configs, ledger)
                 _tell(study, trial, value)
@@ -139,10 +147,7 @@ class Search:
         return load_config({"extends": self._base, **merged(self._changes(settings), merged(limits, others))})
 
     def _changes(self, settings: dict[str, Any]) -> dict[str, Any]:
-        change: dict[str, Any] = {}
-        for name, value in (*self.file.set.items(), *settings.items()):
-            change = merged(change, nested(name, value), other_part=False)
-        return change
+        return nested((*self.file.set.items(), *settings.items()))
 
     def _value(self, configs: Sequence[Config], ledger: Ledger) -> float | None:
         keys = [run_key(config) for config in configs]

@@ -1,28 +1,20 @@
-"""Where runs are executed: in this process, in processes of their own, or on a Ray cluster.
+"""Where runs are executed: in this process, in processes of their own, or on a Ray cluster."""
 
-A launcher starts jobs and reports whether they are still running. How they ended is recorded in the ledger.
-"""
+from evenkeel.errors import one_of
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.launchers.base import Launcher
+from evenkeel.grids.launchers.cluster import RayCluster
+from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.launchers.processes import Processes
 
-from typing import Protocol
-
-from evenkeel.grids.job import Job
-
-
-class Working(Protocol):
-    def at_work(self) -> bool: ...
-
-    def stop(self) -> None:
-        """Stop at once. What was learned up to the last checkpoint is kept."""
+LAUNCHERS: dict[str, type[Launcher]] = {
+    "in-process": InProcess,
+    "processes": Processes,
+    "ray": RayCluster,
+}
 
 
-class Launcher(Protocol):
-    threads: int
-    """Threads of torch per run."""
-
-    @property
-    def slots(self) -> int:
-        """Return the number of parallel runs."""
-
-    def start(self, job: Job) -> Working: ...
-
-    def close(self) -> None: ...
+def launcher_for(execution: Execution) -> type[Launcher]:
+    """Return the launcher that is named or implied; raise SettingsError if there is none of that name."""
+    one_of("launcher", execution.launcher_name, LAUNCHERS)
+    return LAUNCHERS[execution.launcher_name]

@@ -4,21 +4,14 @@ import time
 from collections.abc import Generator
 
 from evenkeel.grids.job import Job, steps
+from evenkeel.grids.launchers.base import Launcher
 
 SLICE = 0.2  # seconds of work per poll, so that progress can be shown in between
 
 
-class InProcess:
-    slots = 1
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
+class InProcess(Launcher):
     def start(self, job: Job) -> "Slices":
         return Slices(steps(job))
-
-    def close(self) -> None:
-        pass
 
 
 class Slices:

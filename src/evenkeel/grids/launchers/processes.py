@@ -8,22 +8,25 @@ import threading
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job, work
+from evenkeel.grids.launchers.base import Launcher
 
 
-class Processes:
-    def __init__(self, workers: int, threads: int) -> None:
-        self.slots, self.threads = workers, threads
+class Processes(Launcher):
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(execution)
         self._context = _context()
+
+    @property
+    def slots(self) -> int:
+        return self.execution.at_once
 
     def start(self, job: Job) -> "Child":
         # Daemons, so that they end with an interpreter that exits normally.
         process = self._context.Process(target=_child, args=(job,), name=f"evenkeel run {job.key}", daemon=True)
         process.start()
         return Child(process)
-
-    def close(self) -> None:
-        pass
 
 
 def _context() -> ForkServerContext | SpawnContext:
