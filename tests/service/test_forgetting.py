@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from evenkeel.service.examples import Given
+from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import UnknownError
@@ -31,7 +31,7 @@ def holders(service: Service, payload: bytes) -> list[str]:
 def test_a_forgotten_example_is_in_no_file(opened: Open, own: str) -> None:
     service = opened()
     payload = marked(1.2345678)
-    (id,) = teach(service, [Given(payload, "cat", own or None)])
+    (id,) = teach(service, [Example(payload, "cat", own)])
     service.save().result()
     teach(service, examples(20))
     service.save().result()
@@ -51,7 +51,7 @@ def test_a_forgotten_example_is_in_no_file(opened: Open, own: str) -> None:
 def test_forgetting_what_has_left_memory_keeps_the_current_checkpoint_usable(opened: Open) -> None:
     service = opened("memory.capacity=5", "checkpoints.batches=1000", "checkpoints.seconds=3600", "batches.size=4")
     payload = marked(2.7182818)
-    (id,) = [each.id for each in service.learn([Given(payload, "cat")]).result()]
+    (id,) = [each.id for each in service.learn([Example(payload, "cat")]).result()]
     settle(service)
     for seed in range(20):  # until it has left memory, but not the checkpoint
         service.learn(examples(40, seed=seed)).result()
@@ -65,7 +65,7 @@ def test_forgetting_what_has_left_memory_keeps_the_current_checkpoint_usable(ope
 def test_forgetting_that_failed_can_be_requested_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened()
     payload = marked(1.6180339)
-    (id,) = teach(service, [Given(payload, "cat")])
+    (id,) = teach(service, [Example(payload, "cat")])
     failing_once(monkeypatch)
     with pytest.raises(JournalError, match="No checkpoint could be written"):
         service.forget(id).result()
@@ -76,7 +76,7 @@ def test_forgetting_that_failed_can_be_requested_again(opened: Open, monkeypatch
 def test_a_waiting_example_is_forgotten_before_it_is_learned(opened: Open) -> None:
     service = opened("batches.size=4", "batches.wait=3600")
     payload = marked(7.654321)
-    ids = [each.id for each in service.learn([Given(payload, "cat"), *examples(2)]).result()]
+    ids = [each.id for each in service.learn([Example(payload, "cat"), *examples(2)]).result()]
     assert service.forget(ids[0]).result().waiting
     assert holders(service, payload) == []
     assert service.waiting == 2

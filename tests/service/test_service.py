@@ -1,18 +1,15 @@
 """A service without HTTP: teaching, predicting, versions."""
 
-import multiprocessing
 import struct
 import time
-from functools import partial
 
 import numpy as np
 import pytest
 
 from evenkeel.config.build import make_learner
-from evenkeel.errors import CheckpointError, InputError
+from evenkeel.errors import CheckpointError, InputError, NothingLearnedError
 from evenkeel.learning.contract import differences, snapshot
-from evenkeel.service.examples import FullError, Given, NothingLearnedError
-from evenkeel.service.store import queries
+from evenkeel.service.examples import Example, FullError
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
 from tests.helpers.services import Open, adds_up, examples, failing_once, learner_of, report, rows, settle, teach
@@ -63,9 +60,9 @@ def test_a_retry_is_not_learned_twice(opened: Open) -> None:
 def test_an_id_with_other_content_is_refused_with_the_whole_request(opened: Open) -> None:
     service = opened()
     teach(service, examples(2, own="e"))
-    changed = Given(examples(1, seed=1)[0].x, "cat", "e0")
+    changed = Example(examples(1, seed=1)[0].x, "cat", "e0")
     with pytest.raises(ConflictError, match="'e0' was accepted before"):
-        service.learn([Given(changed.x, "cat", "new"), changed]).result()
+        service.learn([Example(changed.x, "cat", "new"), changed]).result()
     assert service.waiting == 0
     assert service.counts().result()["accepted"] == 2
 
@@ -82,27 +79,13 @@ def test_a_full_queue_says_when_to_retry(opened: Open) -> None:
     assert service.learn(examples(3)).result()
 
 
-def test_a_worker_that_responds_at_once_is_woken_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    supervisor, sent = opened(start=False).supervisor, list[str]()
-    assert supervisor is not None
-
-    def send(kind: str, _: object = None, **__: object) -> bool:
-        sent.append(kind)
-        if kind == "wake":  # the worker requests batches before the thread that woke it continues
-            supervisor._handle("journal", queries.versions, multiprocessing.Pipe()[0])
-        return True
-
-    monkeypatch.setattr(supervisor, "_send", send)
-    for _ in range(3):
-        supervisor.settle(0, 1)
-    assert sent.count("wake") == 3
-
-
-def test_too_many_labels_and_unknown_ones_are_refused(opened: Open) -> None:
+def test_too_many_labels_and_long_or_unknown_ones_are_refused(opened: Open) -> None:
     service = opened("limits.classes=2")
     teach(service, examples(4))
     with pytest.raises(InputError, match="3 different labels; the limit is 2"):
         service.learn(examples(1, labels=["bird"])).result()
+    with pytest.raises(InputError, match="A label has at most 200 characters"):
+        service.learn(examples(1, labels=["b" * 201])).result()
     fixed = opened("classes=['cat', 'dog']", folder="fixed")
     with pytest.raises(InputError, match=r"'dgo' is not one of 'cat', 'dog'\. Did you mean 'dog'"):
         fixed.learn(examples(1, labels=["dgo"])).result()
@@ -113,7 +96,7 @@ def test_a_batch_that_is_not_finite_is_refused_and_the_rest_is_learned(opened: O
     teach(service, examples(8))
     before = snapshot(learner_of(service))
     huge = struct.pack("4f", *[3e38] * 4)
-    teach(service, [Given(huge, "cat"), Given(huge, "dog"), Given(huge, "cat"), Given(huge, "dog")])
+    teach(service, [Example(huge, "cat"), Example(huge, "dog"), Example(huge, "cat"), Example(huge, "dog")])
     assert report(service).refused == 4
     assert "was not learned" in (report(service).refusal or "")
     weights = [name for name in differences(before, snapshot(learner_of(service))) if ".net." in name]
@@ -290,8 +273,6 @@ def test_a_start_reports_when_it_has_caught_up(opened: Open, monkeypatch: pytest
     monkeypatch.setattr("evenkeel.service.worker.worker.PUBLISHING", 1e9)
     first = opened("batches.size=4", start=False)
     first.learn(examples(16, own="e")).result()
-    assert first.journal is not None
-    first.journal.do(partial(queries.assign, size=4, most=4, partial=False))  # and then it was killed
     first.close()
     second = opened()
     settle(second)

@@ -6,12 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt, StrictStr, model_validator
 
-from evenkeel.config.build import make_adaptor, make_method
+from evenkeel.config.build import adaptor_of, method_of, task_free
 from evenkeel.config.loading import checked, read_tables
 from evenkeel.config.parts import ConfigError, PartSettings
 from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
-from evenkeel.learning.adaptors.cba import CBA
-from evenkeel.learning.methods import METHODS
 
 Label = StrictStr | StrictInt
 
@@ -108,15 +106,16 @@ class ServiceConfig(LearnerConfig):
 
     @model_validator(mode="after")
     def _suits_a_service(self) -> "ServiceConfig":
-        method, adaptor = make_method(self), make_adaptor(self)
+        method, adaptor = method_of(self), adaptor_of(self)
         if method.needs_boundaries or method.bound or method.mixed_passes:
-            free = ", ".join(name for name, kind in METHODS.items() if not (kind.needs_boundaries or kind.bound))
             raise ConfigError(
                 f"method.name = {self.method['name']!r} needs task boundaries or keeps no memory; a service has no "
-                f"tasks and no reason to forget. Choose one of {free}."
+                f"tasks and no reason to forget. Choose one of {task_free()}."
             )
-        if isinstance(adaptor, CBA) and adaptor.start == "second-task":
-            raise ConfigError("adaptor.start = 'second-task': a service has no tasks. Choose another start.")
+        if adaptor is not None and adaptor.needs_boundaries:
+            raise ConfigError(
+                f"{adaptor!r} needs task boundaries; a service has no tasks. Choose other settings for it."
+            )
         if self.classes is not None and len(self.classes) > self.limits.classes:
             raise ConfigError(f"classes has {len(self.classes)} labels, but limits.classes is {self.limits.classes}.")
         return self

@@ -1,7 +1,8 @@
-"""What clients exchange with a service: examples, answers, ids, and the errors of a full queue or an empty model."""
+"""What clients exchange with a service: examples, answers, ids, and the error of a full queue."""
 
 import hashlib
 import itertools
+import json
 import secrets
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.errors import EvenkeelError, InputError
+from evenkeel.errors import EvenkeelError
 
 
 class FullError(EvenkeelError):
@@ -21,17 +22,25 @@ class FullError(EvenkeelError):
         self.seconds = seconds
 
 
-class NothingLearnedError(InputError):
-    """There is no label to predict yet."""
-
-
 @dataclass(frozen=True)
-class Given:
-    """An example as a client sent it, with its sample packed for the journal."""
+class Example:
+    """A labelled sample, from a client's request to its row in the journal and to the learner."""
 
-    x: bytes
+    x: bytes  # packed for the journal
     label: Hashable
-    id: str | None = None
+    id: str = ""  # empty until the service has chosen one
+    digest: bytes = b""  # of what is sent, if the client knows the id and so may send it again
+
+    def named(self, id: str) -> "Example":
+        """Return the example with a digest if the client chose its id, else with this id."""
+        if self.id:
+            return Example(self.x, self.label, self.id, digest(self.x, self.label))
+        return Example(self.x, self.label, id)
+
+
+def digest(x: bytes, label: Hashable) -> bytes:
+    """Return a hash of a sample and its label, by which a repeated example is recognized."""
+    return hashlib.blake2b(json.dumps(label).encode() + b"\0" + x, digest_size=16).digest()
 
 
 @dataclass(frozen=True)

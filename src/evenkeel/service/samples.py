@@ -2,9 +2,7 @@
 
 import base64
 import binascii
-import hashlib
-import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +68,3 @@ def unpack(samples: Sequence[bytes], input: Input) -> Sample:
     if input.size is None:
         return np.frombuffer(joined, dtype=np.float32).reshape(shape)
     return np.frombuffer(joined, dtype=np.uint8).reshape(shape)
-
-
-def digest(x: bytes, label: Hashable) -> bytes:
-    """Return a hash of a sample and its label, by which a repeated example is recognized."""
-    return hashlib.blake2b(json.dumps(label).encode() + b"\0" + x, digest_size=16).digest()

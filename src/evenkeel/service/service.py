@@ -11,19 +11,24 @@ from typing import Any
 
 import torch
 
-from evenkeel.errors import (
-    DivergenceError,
-    InputError,
-    nearest,
+from evenkeel.errors import DivergenceError, InputError, nearest, some
+from evenkeel.service.examples import (
+    Accepted,
+    Answer,
+    Example,
+    FullError,
+    Names,
+    digest,
+    likeliest,
 )
-from evenkeel.service.examples import Accepted, Answer, FullError, Given, Names, NothingLearnedError, likeliest
 from evenkeel.service.opening import current, fresh, newest_readable
-from evenkeel.service.samples import digest, unpack
+from evenkeel.service.samples import unpack
 from evenkeel.service.store import queries
+from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.journal import Journal, JournalError, Operation
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.predictions import Prediction, Predictions
-from evenkeel.service.store.queries import Example, Version
+from evenkeel.service.store.queries import Version
 from evenkeel.service.worker.pipe import Forgotten, Published
 from evenkeel.service.worker.supervisor import Supervisor
 
@@ -69,7 +74,8 @@ class Service:
             if not self.model_folder.exists:
                 self.model_folder.write(self.config)
             tidy = partial(queries.tidy, ids=self.config.limits.ids)
-            self.journal = Journal(self.model_folder.journal, queries.SCHEMA, tidy=tidy)
+            cutter = Cutter(self.config.batches.size, self.config.batches.wait)
+            self.journal = Journal(self.model_folder.journal, queries.SCHEMA, tidy=tidy, cutter=cutter)
             self.predictions = Predictions(self.model_folder.predictions, self.config.limits.predictions)
         except (JournalError, OSError) as error:
             self.failure = str(error)
@@ -114,17 +120,12 @@ class Service:
 
     # For clients
 
-    def learn(self, examples: Sequence[Given]) -> "Future[list[Accepted]]":
+    def learn(self, examples: Sequence[Example]) -> "Future[list[Accepted]]":
         """Accept examples. The future returns their ids, and which of them were new, once they are durable."""
         supervisor, journal = self._require_learning()
         self._require_few(len(examples))
         new_ids = self._names.new(len(examples))
-        rows = [
-            Example(new_id, each.label, each.x)
-            if each.id is None
-            else Example(each.id, each.label, each.x, digest(each.x, each.label), own=True)
-            for new_id, each in zip(new_ids, examples, strict=True)
-        ]
+        rows = [each.named(new_id) for each, new_id in zip(examples, new_ids, strict=True)]
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
             self._admit([row.label for row in rows])
@@ -141,9 +142,7 @@ class Service:
         ids = [id for id, _ in truths]
 
         kept = self._kept().fetch(ids)
-        examples = [
-            Example(id, label, kept[id].x if id in kept else b"", digest(b"", label), own=True) for id, label in truths
-        ]
+        examples = [Example(kept[id].x if id in kept else b"", label, id, digest(b"", label)) for id, label in truths]
         answered = [kept[id].answered if id in kept else None for id in ids]
 
         def accept(db: sqlite3.Connection) -> list[Accepted]:
@@ -165,9 +164,6 @@ class Service:
     def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
         """Return the version that answers, and its answers."""
         published = self.published
-        classes = published.classifier.classes
-        if not published.stored:
-            raise NothingLearnedError("Nothing has been learned yet, so there is no label to predict.")
         begun = time.perf_counter()
         try:
             probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
@@ -177,7 +173,7 @@ class Service:
             ) from None
         took = (time.perf_counter() - begun) / len(samples)
         self.seconds_a_sample = min(took, 1.1 * self.seconds_a_sample)  # a slow one may only have been delayed
-        return published.version, likeliest(classes, probabilities, top)
+        return published.version, likeliest(published.classifier.classes, probabilities, top)
 
     def remember(self, samples: Sequence[bytes], version: int, answers: Sequence[Answer]) -> list[str]:
         """Keep predictions so that they can be labelled later, and return their ids."""
@@ -219,9 +215,9 @@ class Service:
     def _require_learning(self) -> tuple[Supervisor, Journal]:
         """Return the supervisor and the journal; raise JournalError if nothing can be learned."""
         if self.supervisor is None or self.journal is None:
-            raise JournalError(f"{self.failure} Predictions continue; nothing is learned.")
+            raise _only_predicts(self.failure)
         if self.supervisor.over is not None:
-            raise JournalError(f"{self.supervisor.over} Predictions continue; nothing is learned.")
+            raise _only_predicts(self.supervisor.over)
         return self.supervisor, self.journal
 
     def _require_few(self, count: int) -> None:
@@ -233,7 +229,7 @@ class Service:
     def _kept(self) -> Predictions:
         """Return the predictions that may be labelled later; raise JournalError if they could not be opened."""
         if self.predictions is None:
-            raise JournalError(f"{self.failure} Predictions continue; nothing is learned.")
+            raise _only_predicts(self.failure)
         return self.predictions
 
     def _admit(self, labels: Sequence[Hashable]) -> None:
@@ -242,8 +238,9 @@ class Service:
         fixed = self.config.classes
         if new and fixed is not None:
             label = next(iter(new))
-            allowed = ", ".join(map(repr, fixed[:5])) + (", ..." if len(fixed) > 5 else "")
-            raise InputError(f"The label {label!r} is not one of {allowed}.{nearest(label, fixed)}")
+            raise InputError(f"The label {label!r} is not one of {some(fixed)}.{nearest(label, fixed)}")
+        if any(isinstance(label, str) and len(label) > self.config.limits.label for label in new):
+            raise InputError(f"A label has at most {self.config.limits.label:,} characters.")
         if len(self._labels) + len(new) > self.config.limits.classes:
             raise InputError(
                 f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
@@ -265,3 +262,7 @@ class Service:
         future = journal.write(accept)
         future.add_done_callback(settle)
         return future
+
+
+def _only_predicts(why: str | None) -> JournalError:
+    return JournalError(f"{why} Predictions continue; nothing is learned.")

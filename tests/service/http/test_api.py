@@ -1,8 +1,6 @@
 """The HTTP interface as clients see it: who may do what, and what the responses are."""
 
-import json
 import re
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -17,26 +15,10 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenkeel import cli
-from evenkeel.service.service import Service
-from evenkeel.service.store.keys import LOOK, SCOPES, add_key, remove_key
 from tests.helpers.serving import VECTORS, Served, encoded, text
 
 PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
 FULL = (*VECTORS[:-1], "batches.size=8", "batches.wait=3600", "limits.queue=8", "limits.examples=8")
-NEEDS = {
-    "POST /v1/learn": "learn",
-    "POST /v1/label": "learn",
-    "POST /v1/predict": "predict",
-    "DELETE /v1/examples/{id}": "admin",
-    "GET /v1/versions": "admin",
-    "POST /v1/checkpoint": "admin",
-    "POST /v1/versions/{number}/rollback": "admin",
-    "GET /v1/status": "any key",
-    "GET /v1/history": "any key",
-    "GET /metrics": "any key",
-    "GET /healthz": "nothing",
-    "GET /readyz": "nothing",
-}
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +41,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert "Traceback" not in served.log.read_text()
 
 
-@pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, str]]]:
-    """A service that other machines could reach, and a key of each scope."""
-    folder = tmp_path_factory.mktemp("keyed") / "model"
-    Service(folder, None, VECTORS).close()
-    keys = {scope: add_key(folder / "keys.json", scope, [scope]) for scope in SCOPES}
-    with Served(folder, (), "--host", "0.0.0.0") as served:
-        yield served, keys
-        assert "Traceback" not in served.log.read_text()
-
-
 def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
     """Return an example near the corner, one of four, that belongs to its label."""
     corner = sum(str(label).encode()) % 4
@@ -88,71 +59,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return 0, capsys.readouterr().err
 
 
-# Who may do what
-
-
-def status_of(served: Served, route: str, key: str | None) -> int:
-    method, _, path = route.partition(" ")
-    path = path.replace("{id}", "nothing").replace("{number}", "999")
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    content = b"[" if method == "POST" else None  # invalid for every route, so that nothing is changed
-    how = {**headers, "Content-Type": "application/json"}
-    return served.client.request(method, path, content=content, headers=how).status_code
-
-
-def test_every_route_requires_the_scope_it_needs(keyed: tuple[Served, dict[str, str]]) -> None:
-    served, keys = keyed
-    paths = served.get("/openapi.json")["paths"]
-    routes = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
-    assert sorted(routes) == sorted(NEEDS), "Say in NEEDS what a new route needs."
-    refused = {}
-    for route, need in NEEDS.items():
-        free, open_to_all = need == "nothing", need in ("nothing", "any key")
-        expected = {None: 200 if free else 401, "ek_wrong": 200 if free else 401}
-        statuses = {key: status_of(served, route, key) for key in (None, "ek_wrong")}
-        if {key: status if status == 401 else 200 for key, status in statuses.items()} != expected:
-            refused[route] = statuses
-        for scope, key in keys.items():
-            status = status_of(served, route, key)
-            may = open_to_all or scope in (need, "admin")
-            if (status not in (401, 403)) != may or status == 401:
-                refused[f"{route} with {scope}"] = {scope: status}
-    assert not refused
-
-
-def test_a_key_is_accepted_in_one_form_only(keyed: tuple[Served, dict[str, str]]) -> None:
-    served, keys = keyed
-    key = keys["predict"]
-    for header in (key, f"Basic {key}", f"Bearer {key}x", f"Bearer {key[:-1]}", "Bearer", f"Bearer {key},"):
-        answer = served.client.get("/v1/status", headers={"Authorization": header})
-        assert answer.status_code == 401, header
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert "key is required" in answer.json()["error"]
-    assert served.client.get("/v1/status", params={"key": key}).status_code == 401
-    assert served.client.get("/v1/status", headers={"Authorization": f"bearer {key}"}).status_code == 200
-
-
-def test_a_key_works_from_when_it_is_added_until_it_is_removed(keyed: tuple[Served, dict[str, str]]) -> None:
-    served, _ = keyed
-    path = served.folder / "keys.json"
-    for turn in range(3):
-        secret = add_key(path, f"short-{turn}", ["predict"])
-        time.sleep(LOOK)
-        assert status_of(served, "GET /v1/status", secret) == 200
-        remove_key(path, f"short-{turn}")
-        time.sleep(LOOK)
-        assert status_of(served, "GET /v1/status", secret) == 401
-
-
-def test_keys_at_rest_are_hashes_in_a_file_for_the_owner_alone(keyed: tuple[Served, dict[str, str]]) -> None:
-    served, keys = keyed
-    path = served.folder / "keys.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(json.loads(path.read_text())) == len(keys)
-    files = b"".join(each.read_bytes() for each in served.folder.rglob("*") if each.is_file())
-    for secret in keys.values():
-        assert secret.encode() not in served.log.read_bytes() + files
-        assert secret.removeprefix("ek_").encode() not in served.log.read_bytes() + files
+# Starting
 
 
 def test_an_address_for_other_machines_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import random
-import socket
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -24,7 +23,7 @@ from tests.helpers.hostile import (
     refused,
     survived,
 )
-from tests.helpers.serving import Served, text
+from tests.helpers.serving import Line, Served, text
 
 JSON = {"Content-Type": "application/json"}
 
@@ -185,42 +184,6 @@ def test_a_body_that_is_too_large_is_refused(vectors: Served, path: str) -> None
     assert "larger than 2,000,000" in refused(vectors.client.post(path, content=pieces(40), headers=JSON), 413)
 
 
-class Line:
-    """A connection on which any bytes may be sent."""
-
-    def __init__(self, served: Served, data: bytes = b"") -> None:
-        address = httpx.URL(served.url)
-        self.socket = socket.create_connection((address.host, address.port or 80), timeout=60)
-        self.socket.sendall(data)
-
-    def __enter__(self) -> "Line":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def received(self) -> bytes:
-        """Return everything that is received until the other side closes."""
-        parts = []
-        try:
-            while part := self.socket.recv(65536):
-                parts.append(part)
-        except ConnectionResetError:
-            pass
-        return b"".join(parts)
-
-    def pour(self, piece: bytes, most: int) -> int:
-        """Send a piece again and again; return how many bytes were sent until the other side closed."""
-        poured = 0
-        try:
-            while poured < most:
-                self.socket.sendall(piece)
-                poured += len(piece)
-        except OSError:
-            pass
-        return poured
-
-
 HEAD = b"POST /v1/learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -329,7 +292,7 @@ def test_another_name_for_this_machine_is_refused(vectors: Served) -> None:
     ):
         answer = vectors.client.get("/v1/status", headers={"Host": host})
         assert "127.0.0.1" in refused(answer, 403), host
-    for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}", "LOCALHOST"):
+    for host in ("localhost", f"127.0.0.1:{port}", "127.0.0.2", f"[::1]:{port}", "LOCALHOST"):
         assert vectors.client.get("/v1/status", headers={"Host": host}).status_code == 200, host
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from evenkeel.service.examples import Example
 from evenkeel.service.http.app import make_app
 from evenkeel.service.service import Service
 from evenkeel.service.store import queries
 from evenkeel.service.store.journal import JournalError, open_database, open_reader
 from evenkeel.service.store.keys import Keyring
 from evenkeel.service.store.predictions import Prediction, Predictions
-from evenkeel.service.store.queries import Example
 from tests.helpers.services import Open, adds_up, examples, teach
 
 
@@ -28,48 +28,58 @@ def journal(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def numbered(start: int, count: int) -> list[Example]:
-    return [Example(f"e{place}", place % 3, bytes([place % 256])) for place in range(start, start + count)]
+    return [Example(bytes([place % 256]), place % 3, f"e{place}") for place in range(start, start + count)]
 
 
 @pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize("waiting", [0, 1, 3, 4, 5, 8, 11, 12, 13, 40])
 def test_batches_are_cut_in_the_order_of_arrival(journal: sqlite3.Connection, waiting: int, partial: bool) -> None:
-    size, most = 4, 3
+    size = 4
     queries.accept(journal, numbered(0, waiting))
     journal.execute("DELETE FROM examples WHERE id = 'e1'")  # as if it had been withdrawn
     left = [f"e{place}" for place in range(waiting) if place != 1]
-    full = min(len(left) // size, most)
-    expected = [left[size * place : size * (place + 1)] for place in range(full)]
-    if not full and partial and left:
-        expected = [left]
-    cut, rest = queries.assign(journal, size, most, partial=partial)
-    batches = queries.batches(journal, after=0)
+    expected = [left[start : start + size] for start in range(0, len(left), size)]
+    if not partial:
+        expected = [batch for batch in expected if len(batch) == size]
+    cut, rest = queries.cut(journal, size, partial=partial)
+    batches = queries.batches(journal, after=0, most=100)
     assert [[example.id for example in batch.examples] for batch in batches] == expected
     assert [batch.number for batch in batches] == list(range(1, cut + 1))
-    assert rest == min(len(left), size * most + 1) - sum(map(len, expected))
+    assert rest == len(left) - sum(map(len, expected))
     sent = {example.id: example for example in numbered(0, waiting)}
     assert all(example == sent[example.id] for batch in batches for example in batch.examples)
 
 
 def test_cutting_resumes_where_it_left_off(journal: sqlite3.Connection) -> None:
     queries.accept(journal, numbered(0, 10))
-    assert queries.assign(journal, 4, 1, partial=False) == (1, 1)
-    queries.accept(journal, numbered(10, 200))  # with several statements
-    assert queries.assign(journal, 4, 60, partial=True) == (51, 2)
-    assert queries.assign(journal, 4, 60, partial=True) == (1, 0)
-    assert queries.assign(journal, 4, 60, partial=True) == (0, 0)
-    ids = [example.id for batch in queries.batches(journal, after=0) for example in batch.examples]
-    assert ids == [f"e{place}" for place in range(210)]
-    assert [batch.number for batch in queries.batches(journal, after=50)] == [51, 52, 53]
+    assert queries.cut(journal, 4, partial=False) == (2, 2)
+    queries.accept(journal, numbered(10, 201))  # with several statements
+    assert queries.cut(journal, 4, partial=False) == (50, 3)
+    assert queries.cut(journal, 4, partial=False) == (0, 3)
+    assert queries.cut(journal, 4, partial=True) == (1, 0)
+    assert queries.cut(journal, 4, partial=True) == (0, 0)
+    ids = [example.id for batch in queries.batches(journal, after=0, most=100) for example in batch.examples]
+    assert ids == [f"e{place}" for place in range(211)]
+    assert [batch.number for batch in queries.batches(journal, after=50, most=100)] == [51, 52, 53]
+
+
+def test_a_few_batches_are_read_at_a_time_even_if_numbers_are_missing(journal: sqlite3.Connection) -> None:
+    queries.accept(journal, numbered(0, 40))
+    queries.cut(journal, 4, partial=False)
+    journal.execute("DELETE FROM examples WHERE batch IN (1, 2, 3, 4, 6)")  # forgotten one by one
+    assert [batch.number for batch in queries.batches(journal, after=0, most=3)] == [5, 7]
+    assert [batch.number for batch in queries.batches(journal, after=7, most=3)] == [8, 9, 10]
+    assert queries.batches(journal, after=10, most=3) == []
+    assert queries.last_cut(journal) == 10
 
 
 def test_a_reader_cannot_write(journal: sqlite3.Connection, tmp_path: Path) -> None:
-    queries.accept(journal, numbered(0, 4))
+    queries.accept(journal, numbered(0, 7))
     with closing(open_reader(tmp_path / "journal.sqlite")) as reader:
-        queries.assign(journal, 4, 1, partial=False)
-        assert len(queries.batches(reader, after=0)[0].examples) == 4
+        queries.cut(journal, 4, partial=False)
+        assert len(queries.batches(reader, after=0, most=1)[0].examples) == 4
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            queries.assign(reader, 4, 1, partial=True)
+            queries.cut(reader, 4, partial=True)
 
 
 def test_a_journal_that_cannot_be_read_is_reported_and_tried_again(
@@ -97,11 +107,11 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
     with closing(open_database(path, queries.SCHEMA, flushed=False)) as db:
         for _ in range(60):
             names = [f"e{len(sent) + place}-{rng.random()}" for place in range(rng.choice((1, 5, 32, 200)))]
-            new = [Example(id, 0, rng.randbytes(100), b"d" * 16, own=rng.random() < 0.5) for id in names]
+            new = [Example(rng.randbytes(100), 0, id, b"d" * 16 if rng.random() < 0.5 else b"") for id in names]
             sent |= {example.id: example.x for example in new}
             db.execute("BEGIN")
             queries.accept(db, new)
-            queries.assign(db, 32, 16, partial=rng.random() < 0.3)
+            queries.cut(db, 32, partial=rng.random() < 0.3)
             if rng.random() < 0.4:
                 queries.set_value(db, "current", queries.value(db, "batch") - rng.choice((0, 1, 5)))
                 while queries.tidy(db, ids=1_000_000):

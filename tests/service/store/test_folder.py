@@ -32,6 +32,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no input": (["seed=1"], "input is missing"),
     "both kinds": (["input.features=3", "input.size=[2, 2]"], "either features .* or size"),
     "boundaries": (["input.features=3", "method.name=ss_il"], "needs task boundaries"),
+    "adaptor": (
+        ["input.features=3", "adaptor={name='cba', start='second-task'}"],
+        r"CBA\(.* needs task boundaries; a service has no",
+    ),
     "bound": (["input.features=3", "method.name=finetune", "adaptor.name=none"], "keeps no memory"),
     "unknown": (["input.features=3", "limits.que=3"], "limits.que is unknown.*Did you mean 'queue'"),
     "net for images": (["input.features=3", "net.name=convnet"], "cannot process samples of shape"),

@@ -9,12 +9,12 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.types import Scope
 
-from evenkeel.service.http.auth import make_router_for
+from evenkeel.service.http.auth import Guarded
 from evenkeel.service.http.guard import Guard
-from evenkeel.service.http.monitoring import monitoring_routes, pages
+from evenkeel.service.http.monitoring import add_monitoring_routes, add_pages
 from evenkeel.service.http.prometheus import Metrics
-from evenkeel.service.http.responses import handle_errors
-from evenkeel.service.http.routes import admin_routes, client_routes
+from evenkeel.service.http.responses import errors, handle_errors
+from evenkeel.service.http.routes import add_admin_routes, add_client_routes
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring
 
@@ -23,7 +23,7 @@ DESCRIPTION = "A classifier that keeps learning. Teach it with `/v1/learn`, quer
 
 def make_app(service: Service, keyring: Keyring) -> FastAPI:
     """Return the application of a service, which learns from the app's startup to its shutdown."""
-    metrics, router_for = Metrics(service), make_router_for(keyring)
+    metrics, limits = Metrics(service), service.config.limits
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -36,12 +36,19 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         metrics.latency.labels(route, str(status)).observe(seconds)
 
     app = FastAPIOffline(
-        title="Evenkeel", version=version("evenkeel"), description=DESCRIPTION, lifespan=lifespan, redoc_url=None
+        title="Evenkeel",
+        version=version("evenkeel"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+        responses=errors(400, 401, 403, 408, 413, 415, 422, 503),
     )
-    limits = service.config.limits
+    app.state.keyring, app.state.most_examples = keyring, limits.examples
+    app.router.route_class = Guarded
     app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=observe)
     handle_errors(app)
-    monitoring = monitoring_routes(service, metrics, router_for)
-    for router in (*client_routes(service, router_for), *admin_routes(service, router_for), *monitoring, pages()):
-        app.router.routes.extend(router.routes)  # not include_router, which would match each route twice
+    add_client_routes(app, service)
+    add_admin_routes(app, service)
+    add_monitoring_routes(app, service, metrics)
+    add_pages(app)
     return app

@@ -1,48 +1,59 @@
-"""Routes that check the API key before anything else."""
+"""Who may use a route: each declares with `needs` the scope that a key must have, which FastAPI documents, too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import Depends, HTTPException, Request, Response, Security, params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.types import Receive, Scope, Send
 
+from evenkeel.service.http.schemas import require_few_marks
 from evenkeel.service.store.keys import Keyring
 
-# From a scope to a router whose routes require a key with that scope; any key will do if the scope is "".
-RouterFor = Callable[[str], APIRouter]
+_bearer = HTTPBearer(auto_error=False, description="An API key; needed only if the service has keys")
 
 
-def make_router_for(keyring: Keyring) -> RouterFor:
-    """Return a function that makes routers guarded by these keys."""
-    bearer = HTTPBearer(auto_error=False, description="An API key; needed only if the service has keys")
+async def _allow() -> None: ...
 
-    def check(request: Request, scope: str) -> None:
-        scopes = keyring.scopes(request.headers.get("authorization"))
-        if scopes is None:
-            raise HTTPException(401, "A key is required: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})
-        if scope and scope not in scopes:
-            raise HTTPException(403, f"This key lacks the scope {scope!r}.")
 
-    def router_for(scope: str) -> APIRouter:
-        class Guarded(APIRoute):
-            """A route that checks the key, then leaves reading the request to its function.
+OPEN = Depends(_allow)  # the declaration of a route that needs no key
 
-            FastAPI would parse the request first, even for clients without a key, and take as long for that as the
-            whole answer takes.
-            """
 
-            def __init__(self, *arguments: Any, **named: Any) -> None:
-                super().__init__(*arguments, **named)
-                self.app = self._answer
+def needs(*scopes: str) -> Any:
+    """Return the declaration of a route that needs a key with these scopes; any key will do if there are none."""
+    return Security(_bearer, scopes=scopes)
 
-            async def _answer(self, connection: Scope, receive: Receive, send: Send) -> None:
-                request = Request(connection, receive)
-                check(request, scope)
-                answer: Response = await self.endpoint(request, **request.path_params)
-                await answer(connection, receive, send)
 
-        return APIRouter(route_class=Guarded, dependencies=[Depends(bearer)])
+class Guarded(APIRoute):
+    """A route that checks the key first: FastAPI reads and parses the whole body before it solves dependencies."""
 
-    return router_for
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, scopes = super().get_route_handler(), self._scopes()
+
+        async def check_and_handle(request: Request) -> Response:
+            if scopes is not None:
+                _check(request, scopes)
+            if self.body_field is not None:
+                require_few_marks(await request.body(), request.app.state.most_examples)
+            return await handle(request)
+
+        return check_and_handle
+
+    def _scopes(self) -> set[str] | None:
+        """Return the scopes that a key needs; None if no key is needed. Raise TypeError if that is not declared."""
+        if OPEN in self.dependencies:
+            return None
+        declared = [each for each in self.dependencies if getattr(each, "dependency", None) is _bearer]
+        if not declared:
+            raise TypeError(f"The route {self.path} must declare its scope: dependencies=[needs(SCOPE)], or [OPEN].")
+        return {scope for each in declared if isinstance(each, params.Security) for scope in each.scopes or ()}
+
+
+def _check(request: Request, scopes: set[str]) -> None:
+    """Raise an HTTPException if the request has no valid key, or one that lacks a scope."""
+    keyring: Keyring = request.app.state.keyring
+    allowed = keyring.scopes(request.headers.get("authorization"))
+    if allowed is None:
+        raise HTTPException(401, "A key is required: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})
+    for scope in scopes.difference(allowed):
+        raise HTTPException(403, f"This key lacks the scope {scope!r}.")

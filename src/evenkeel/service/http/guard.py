@@ -1,26 +1,21 @@
 """Limits in front of the routes: who may send requests at all, how large, and how slowly."""
 
 import asyncio
-import json
+import ipaddress
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = 64 * 1024  # bytes, at most
-
-
-class RefusedError(Exception):
-    """A refusal that is sent before the request has been read to its end."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+SHORT = 64 * 1024  # bytes of an unread body that are still read, so that the connection can be used again
 
 
 class Guard:
@@ -45,48 +40,65 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, received, status = time.perf_counter(), 0, 500
-        deadline = begun + self.seconds
+        headers = dict(scope["headers"])
+        begun, status, unread = time.perf_counter(), 500, _length(headers)
+        deadline, most = begun + self.seconds, self.body
 
         async def receive_limited() -> Message:
-            nonlocal received
+            nonlocal most, unread
             try:
                 async with asyncio.timeout(max(0.001, deadline - time.perf_counter())):
                     message = await receive()
             except TimeoutError:
-                raise RefusedError(408, f"The request was not complete after {self.seconds:g} s.") from None
-            received += len(message.get("body", b""))
-            if received > self.body:
-                raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
+                raise _refusal(408, f"The request was not complete after {self.seconds:g} s.") from None
+            size = len(message.get("body", b""))
+            most, unread = most - size, unread - size if message.get("more_body") else 0
+            if most < 0:
+                raise self._too_large()
             return message
 
         async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if unread > SHORT:  # rather than read on for nothing
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 
         try:
-            self._check(dict(scope["headers"]))
+            self._check(headers)
             await self.app(scope, receive_limited, send_noting_status)
-        except RefusedError as refusal:
-            status = refusal.status
-            await _answer(send, refusal)
+        except HTTPException as refusal:
+            status = refusal.status_code
+            await JSONResponse({"error": refusal.detail}, status, refusal.headers)(scope, receive, send)
         except ClientDisconnect:
             status = 499  # the client is gone
         finally:
             self.seen(scope, status, time.perf_counter() - begun)
 
     def _check(self, headers: dict[bytes, bytes]) -> None:
+        """Raise an HTTPException if these headers are reason enough to refuse the request."""
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.body:
-            raise RefusedError(413, f"The body is larger than {self.body:,} bytes.")
-        if self.is_open() and _name(host) not in LOOPBACK:
-            raise RefusedError(403, "Without keys, this service accepts only the hosts 127.0.0.1 and localhost.")
+        if b"content-length" in headers and _length(headers) > self.body:
+            raise self._too_large()
+        if self.is_open() and not is_loopback(_name(host)):
+            raise _refusal(403, "Without keys, this service accepts only the hosts 127.0.0.1 and localhost.")
         if origin and _netloc(origin) != host:
-            raise RefusedError(403, "Web pages of other sites may not use this service.")
+            raise _refusal(403, "Web pages of other sites may not use this service.")
+
+    def _too_large(self) -> HTTPException:
+        return _refusal(413, f"The body is larger than {self.body:,} bytes.")
+
+
+def _refusal(status: int, message: str) -> HTTPException:
+    """Return the refusal of a request that is not read to its end. (FastAPI lets only HTTPExceptions pass.)"""
+    return HTTPException(status, message, {"Connection": "close"})
+
+
+def _length(headers: dict[bytes, bytes]) -> float:
+    """Return how long the body is; infinite if only its end will tell."""
+    return inf if b"transfer-encoding" in headers else int(headers.get(b"content-length", 0))
 
 
 def _netloc(origin: str) -> str | None:
@@ -96,19 +108,19 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _name(host: str) -> str | None:
+def _name(host: str) -> str:
     try:
-        return urlsplit(f"//{host}").hostname
+        return urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return None
+        return ""
 
 
-async def _answer(send: Send, refusal: RefusedError) -> None:
-    content = json.dumps({"error": str(refusal)}).encode()
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+def is_loopback(host: str) -> bool:
+    """Check whether only this machine can reach the address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class PatientProtocol(HttpToolsProtocol):

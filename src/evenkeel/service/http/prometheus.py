@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from evenkeel.service.service import Service
 from evenkeel.service.store.counters import percent_right
+from evenkeel.service.store.queries import RECENT
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -47,12 +48,12 @@ class Metrics(Collector):
         for name, description, value in (
             (
                 "accuracy_before_learning",
-                "Percentage of the last 1,000 examples predicted correctly just before they were learned",
+                f"Percentage of the last {RECENT:,} examples predicted correctly just before they were learned",
                 report.lately,
             ),
             (
                 "accuracy_answered",
-                "Percentage of the last 1,000 labelled predictions that were correct",
+                f"Percentage of the last {RECENT:,} labelled predictions that were correct",
                 percent_right(supervisor.answered),
             ),
             (

@@ -12,8 +12,7 @@ from starlette.datastructures import UploadFile
 
 from evenkeel.service import samples
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.examples import Given
-from evenkeel.service.http.responses import answers
+from evenkeel.service.examples import Example
 from evenkeel.service.http.schemas import Schemas
 
 
@@ -27,7 +26,11 @@ class Question:
 
 
 class Reader:
-    """A parser that turns requests into what the service takes."""
+    """A parser that turns requests into what the service takes.
+
+    By `benchmarks/body_cost.py` FastAPI would take 2.1 to 3.1 times as long for 32 vectors of 384 numbers, and 1.3
+    times as long for one (three runs). For 32 labels it is 1.1 times, so that route is a plain one.
+    """
 
     def __init__(self, config: ServiceConfig) -> None:
         self._input, self._limits = config.input, config.limits
@@ -36,11 +39,12 @@ class Reader:
         # One thread, because Pillow's warnings are turned on and off for the whole process.
         self._decoder = ThreadPoolExecutor(1, "decoder")
 
-    async def examples(self, request: Request) -> list[Given]:
+    async def examples(self, request: Request) -> list[Example]:
         """Return the labelled examples of a request."""
         if not _is_form(request):
-            sent = _listed(self._schemas.read("learn", await read_json(request)), "examples")
-            return [Given(x, each.label, each.id) for x, each in zip(await self._samples(sent), sent, strict=True)]
+            sent = _listed(self._schemas.read("learn", await _json(request)))
+            packed = zip(await self._samples(sent), sent, strict=True)
+            return [Example(x, each.label, each.id or "") for x, each in packed]
         images, fields = await self._form(request)
         labels, ids = fields.get("label", []), fields.get("id", [])
         if len(labels) != len(images) or len(ids) not in (0, len(images)):
@@ -50,38 +54,31 @@ class Reader:
                 "and an id for each or for none.",
             )
         return [
-            Given(x, self._label(label), self._schemas.id.validate_python(id) if id else None)
+            Example(x, self._label(label), self._schemas.id.validate_python(id) if id else "")
             for x, label, id in zip(images, labels, ids or [""] * len(images), strict=True)
         ]
-
-    async def truths(self, request: Request) -> list[tuple[str, str | int]]:
-        """Return the ids of predictions, with their true labels."""
-        sent = _listed(self._schemas.read("label", await read_json(request)), "labels")
-        return [(each.id, each.label) for each in sent]
 
     async def question(self, request: Request) -> Question:
         """Return the samples of a request for predictions."""
         if not _is_form(request):
-            body = self._schemas.read("predict", await read_json(request))
-            return Question(await self._samples(_listed(body, "examples")), body.top, body.keep)
+            body = self._schemas.read("predict", await _json(request))
+            return Question(await self._samples(_listed(body)), body.top, body.keep)
         images, fields = await self._form(request)
         top = fields.get("top", ["5"])
         if len(top) > 1 or not re.fullmatch(r"[0-9]{1,9}", top[0]) or not int(top[0]):
             raise HTTPException(422, "top must be a single positive integer.")
         return Question(images, int(top[0]))
 
-    def documented(self, name: str, model: Any, ok: int) -> dict[str, Any]:
-        """Return what the OpenAPI document says about a route: what it accepts and what it returns."""
+    def described(self, name: str) -> dict[str, Any]:
+        """Return what the OpenAPI document says about the body of a route, which FastAPI cannot know."""
         content: dict[str, Any] = {"application/json": {"schema": self._schemas.described(name)}}
-        if self._input.size is not None and name != "label":
+        if self._input.size is not None:
             file = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
             texts = {"type": "array", "items": {"type": "string"}}
             fields = {"label": texts, "id": texts} if name == "learn" else {"top": {"type": "integer", "minimum": 1}}
             form = {"type": "object", "required": ["image"], "properties": {"image": file, **fields}}
             content["multipart/form-data"] = {"schema": form}
-        others = {"learn": (409, 415, 429), "label": (404, 409, 415, 429), "predict": (409, 415)}[name]
-        body = {"requestBody": {"required": True, "content": content}}
-        return {**answers(model, *others, ok=ok), "openapi_extra": body}
+        return {"requestBody": {"required": True, "content": content}}
 
     def _label(self, text: str) -> str | int:
         """Return the label that a form's text stands for. With fixed classes it may stand for a number."""
@@ -120,9 +117,9 @@ class Reader:
         return await self._decoded(images), fields
 
 
-def _listed(body: Any, name: str) -> list[Any]:
+def _listed(body: Any) -> list[Any]:
     """Return the items of a body that holds many, or the body itself as the only one."""
-    return list(getattr(body, name)) if name in body.model_fields_set else [body]
+    return list(body.examples) if "examples" in body.model_fields_set else [body]
 
 
 def _content_type(request: Request) -> str:
@@ -133,7 +130,7 @@ def _is_form(request: Request) -> bool:
     return _content_type(request) == "multipart/form-data"
 
 
-async def read_json(request: Request) -> bytes:
+async def _json(request: Request) -> bytes:
     """Return the body of a JSON request; raise an HTTPException if it is of another type."""
     # Requiring the type keeps foreign web pages out: they may send text without a preflight request, but not this.
     if _content_type(request) != "application/json":

@@ -1,17 +1,19 @@
 """Responses of the routes, and the HTTP status that each error gets."""
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
-from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError
-from evenkeel.service.examples import FullError, NothingLearnedError
+from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError, NothingLearnedError
+from evenkeel.service.examples import FullError
 from evenkeel.service.http.schemas import Problem
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
@@ -38,11 +40,9 @@ def as_json(content: Any, status: int = 200) -> Response:
     return Response(to_json(content), status, media_type="application/json")
 
 
-def answers(model: Any, *others: int, ok: int = 200) -> dict[str, Any]:
-    """Return what the OpenAPI document says about a route's responses; `others` are its less usual error statuses."""
-    codes = (400, 401, 403, 408, 413, 422, 503, *others)
-    good: dict[str, Any] = {} if model is None else {"model": model}
-    return {"status_code": ok, "responses": {ok: good, **{code: {"model": Problem} for code in codes}}}
+def errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Return what the OpenAPI document says about responses with these statuses."""
+    return {code: {"model": Problem} for code in codes}
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -58,14 +58,20 @@ def handle_errors(app: FastAPI) -> None:
     async def refused(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        if isinstance(error.body, bytes):  # FastAPI parses it only if it is declared to be JSON
+            return JSONResponse({"error": "Send application/json."}, 415)
+        return JSONResponse({"error": _first_errors(error.errors())}, 422)
+
     @app.exception_handler(ValidationError)
-    async def invalid(_: Request, error: ValidationError) -> Response:
-        return JSONResponse({"error": _first_errors(error)}, 422)
+    async def invalid_body(_: Request, error: ValidationError) -> Response:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return JSONResponse({"error": _first_errors(errors)}, 422)
 
 
-def _first_errors(error: ValidationError) -> str:
+def _first_errors(errors: Sequence[Any]) -> str:
     """Return the first three errors, a sentence each, and how many more there are."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
     sentences = [f"{'.'.join(map(str, each['loc'])) or 'The body'}: {each['msg']}." for each in errors[:3]]
     more = f" There are {len(errors) - 3} more errors." if len(errors) > 3 else ""
     return " ".join(sentences) + more

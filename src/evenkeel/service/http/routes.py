@@ -4,42 +4,53 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import torch
-from fastapi import APIRouter, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from evenkeel.service.examples import Accepted
-from evenkeel.service.http.auth import RouterFor
-from evenkeel.service.http.requests import Question, Reader, read_json
-from evenkeel.service.http.responses import answers, as_json, done
-from evenkeel.service.http.schemas import ForgetAnswer, LearnAnswer, Note, PredictAnswer, VersionAnswer, VersionsAnswer
+from evenkeel.service.http.auth import needs
+from evenkeel.service.http.requests import Question, Reader
+from evenkeel.service.http.responses import as_json, done, errors
+from evenkeel.service.http.schemas import (
+    LearnAnswer,
+    Note,
+    PredictAnswer,
+    TruthOrTruths,
+    Truths,
+    VersionsAnswer,
+)
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
+from evenkeel.service.store.queries import Version
+from evenkeel.service.worker.pipe import Forgotten
 
 QUICK = 0.002  # seconds for which a prediction may block the event loop
 
 
-def client_routes(service: Service, router_for: RouterFor) -> list[APIRouter]:
-    """Return the routers for teaching and for predicting."""
-    teaching, predicting, reader = router_for("learn"), router_for("predict"), Reader(service.config)
+def add_client_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for teaching and for predicting. Those that take samples read their bodies themselves."""
+    reader = Reader(service.config)
     threads = service.config.threads or torch.get_num_threads()
     predictors = ThreadPoolExecutor(2, "predictor", initializer=torch.set_num_threads, initargs=(threads,))
+    teaching: dict[str, Any] = {"dependencies": [needs("learn")], "status_code": 202, "response_model": LearnAnswer}
+    predicting: dict[str, Any] = {"dependencies": [needs("predict")], "response_model": PredictAnswer}
 
-    @teaching.post("/v1/learn", **reader.documented("learn", LearnAnswer, 202))
+    @app.post("/v1/learn", **teaching, responses=errors(409, 429), openapi_extra=reader.described("learn"))
     async def learn(request: Request) -> Response:
         """Teach labelled examples, one or many. The response comes when they are durable."""
         accepted = await done(service.learn(await reader.examples(request)))
         return acknowledgement(accepted)
 
-    @teaching.post("/v1/label", **reader.documented("label", LearnAnswer, 202))
-    async def label(request: Request) -> Response:
+    @app.post("/v1/label", **teaching, responses=errors(404, 409, 429))
+    async def label(truths: TruthOrTruths) -> Response:
         """Submit the true labels of earlier predictions. They are taught, and count towards the accuracy."""
-        accepted = await done(service.tell(await reader.truths(request)))
+        listed = truths.labels if isinstance(truths, Truths) else [truths]
+        accepted = await done(service.tell([(each.id, each.label) for each in listed]))
         return acknowledgement(accepted)
 
-    @predicting.post("/v1/predict", **reader.documented("predict", PredictAnswer, 200))
+    @app.post("/v1/predict", **predicting, responses=errors(409), openapi_extra=reader.described("predict"))
     async def predict(request: Request) -> Response:
         """Predict labels with probabilities, from the newest snapshot."""
         question = await reader.question(request)
@@ -61,37 +72,27 @@ def client_routes(service: Service, router_for: RouterFor) -> list[APIRouter]:
         counts = {"accepted": new, "repeated": len(accepted) - new, "waiting": service.waiting}
         return as_json({**counts, "ids": [each.id for each in accepted]}, 202)
 
-    return [teaching, predicting]
 
+def add_admin_routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for admins."""
+    admin = [needs("admin")]
 
-def admin_routes(service: Service, router_for: RouterFor) -> list[APIRouter]:
-    """Return the router for admins."""
-    router = router_for("admin")
-    note = {"requestBody": {"content": {"application/json": {"schema": Note.model_json_schema()}}}}
-
-    @router.delete("/v1/examples/{id}", **answers(ForgetAnswer, 404))
-    async def forget(request: Request, id: str) -> Response:  # noqa: ARG001
+    @app.delete("/v1/examples/{id}", dependencies=admin, response_model=Forgotten, responses=errors(404))
+    async def forget(id: str) -> Any:
         """Remove an example from journal and memory. What the weights learned from it remains."""
-        forgotten = await done(service.forget(id))
-        return as_json(asdict(forgotten))
+        return await done(service.forget(id))
 
-    @router.get("/v1/versions", **answers(VersionsAnswer))
-    async def versions(request: Request) -> Response:  # noqa: ARG001
+    @app.get("/v1/versions", dependencies=admin, response_model=VersionsAnswer)
+    async def versions() -> Any:
         """List the versions that are kept to roll back to."""
-        kept = await done(service.list_versions())
-        return as_json({"current": service.published.version, "versions": [asdict(each) for each in kept]})
+        return {"current": service.published.version, "versions": await done(service.list_versions())}
 
-    @router.post("/v1/checkpoint", openapi_extra=note, **answers(VersionAnswer, 415))
-    async def checkpoint(request: Request) -> Response:
+    @app.post("/v1/checkpoint", dependencies=admin, response_model=Version)
+    async def checkpoint(note: Note | None = None) -> Any:
         """Save a version now; it is kept longer than automatic ones."""
-        body = Note.model_validate_json(await read_json(request)) if await request.body() else Note()
-        saved = await done(service.save(body.note))
-        return as_json(asdict(saved))
+        return await done(service.save(note.note if note else ""))
 
-    @router.post("/v1/versions/{number:int}/rollback", **answers(VersionAnswer, 404))
-    async def rollback(request: Request, number: int) -> Response:  # noqa: ARG001
+    @app.post("/v1/versions/{number:int}/rollback", dependencies=admin, response_model=Version, responses=errors(404))
+    async def rollback(number: int) -> Any:
         """Resume from an earlier version; what was learned since is lost."""
-        saved = await done(service.rollback(number))
-        return as_json(asdict(saved))
-
-    return [router]
+        return await done(service.rollback(number))

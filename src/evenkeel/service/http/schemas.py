@@ -2,16 +2,17 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, create_model
 from pydantic_core import from_json
 
 from evenkeel.errors import InputError
 from evenkeel.service.config import ServiceConfig
+from evenkeel.service.store.queries import Version
 
-LISTS = {"learn": "examples", "predict": "examples", "label": "labels"}  # the field that holds many items
 MARKS_PER_EXAMPLE = 64  # quotes, or braces, that a body may hold for each example: far more than it needs
 ID = r"^[A-Za-z0-9._:@+=-]+$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Text = Annotated[str, Field(strict=True, min_length=1)]
 Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
 
 
@@ -48,32 +49,39 @@ class PredictAnswer(BaseModel):
     predictions: list[OnePrediction]
 
 
-class ForgetAnswer(BaseModel):
-    waiting: bool = Field(description="Whether it was still waiting; it will not be learned")
-    memory: int = Field(description="Samples removed from memory")
-    versions: int = Field(description="Older versions whose memory also held it")
-    prediction: bool = Field(description="Whether it was a prediction kept to be labelled later")
-
-
-class VersionAnswer(BaseModel):
-    number: int
-    time: float
-    learned: int
-    asked: bool
-    note: str
-
-
 class VersionsAnswer(BaseModel):
     current: int
-    versions: list[VersionAnswer]
+    versions: list[Version]
 
 
 class Note(Body):
     note: Annotated[str, Field(max_length=200)] = ""
 
 
+class Truth(Body):
+    id: Text = Field(description="The id of a prediction")
+    label: Text | Whole
+
+
+class Truths(Body):
+    labels: list[Truth] = Field(min_length=1)
+
+
+def _kind(sent: Any) -> str:
+    return "many" if isinstance(sent, dict) and "labels" in sent else "one"
+
+
+TruthOrTruths = Annotated[Annotated[Truth, Tag("one")] | Annotated[Truths, Tag("many")], Discriminator(_kind)]
+
+
+def require_few_marks(body: bytes, examples: int) -> None:
+    """Raise InputError for a body with far more fields than it needs: reporting each would take very long."""
+    if max(body.count(b'"'), body.count(b"{")) > MARKS_PER_EXAMPLE * examples + 1_000:
+        raise InputError("The body has far too many fields or objects for the examples it may hold.")
+
+
 class Schemas:
-    """The request bodies of one service, as adapters that parse JSON."""
+    """The bodies of requests that carry samples to one service, as adapters that parse JSON."""
 
     def __init__(self, config: ServiceConfig) -> None:
         limits = config.limits
@@ -87,25 +95,17 @@ class Schemas:
         own_id: Any = (id | None, Field(None, description="An id of your own, which makes it safe to send it again"))
         example: Any = create_model("Example", __base__=Body, **sample, label=(label, ...), id=own_id)
         question: Any = create_model("Question", __base__=Body, **sample)
-        truth: Any = create_model(
-            "Truth", __base__=Body, id=(id, Field(description="The id of a prediction")), label=(label, ...)
-        )
         most: Any = Field(min_length=1, max_length=limits.examples)
         many: Any = {
             "learn": create_model("Examples", __base__=Body, examples=(Annotated[list[example], most], ...)),
             "predict": create_model(
                 "Questions", __base__=Body, examples=(Annotated[list[question], most], ...), **options
             ),
-            "label": create_model("Truths", __base__=Body, labels=(Annotated[list[truth], most], ...)),
         }
-        one: Any = {
-            "learn": example,
-            "predict": create_model("QuestionAlone", __base__=question, **options),
-            "label": truth,
-        }
+        one: Any = {"learn": example, "predict": create_model("QuestionAlone", __base__=question, **options)}
         self._readers = {name: (TypeAdapter(many[name]), TypeAdapter(one[name])) for name in many}
         self._described = {name: TypeAdapter(many[name] | one[name]) for name in many}
-        self._marks = MARKS_PER_EXAMPLE * limits.examples + 1_000
+        self._most = limits.examples
         self.label: TypeAdapter[Any] = TypeAdapter(label)
         self.id: TypeAdapter[Any] = TypeAdapter(id)
 
@@ -121,15 +121,14 @@ class Schemas:
 
     def read(self, name: str, body: bytes) -> Any:
         """Parse a body with one item or many, straight from its bytes: much faster than by way of Python dicts."""
-        if max(body.count(b'"'), body.count(b"{")) > self._marks:  # reporting an error for each would take very long
-            raise InputError("The body has far too many fields or objects for the examples it may hold.")
+        require_few_marks(body, self._most)
         many, one = self._readers[name]
-        if LISTS[name].encode() not in body:
+        if b"examples" not in body:
             return one.validate_json(body)
         try:
             return many.validate_json(body)
         except ValidationError as error:
-            if error.errors(include_input=False)[0]["loc"] == (LISTS[name],) and not _is_list(body, name):
+            if error.errors(include_input=False)[0]["loc"] == ("examples",) and not _is_list(body):
                 return one.validate_json(body)  # it was only a label with that name
             raise
 
@@ -149,7 +148,7 @@ class Schemas:
         return described
 
 
-def _is_list(body: bytes, name: str) -> bool:
+def _is_list(body: bytes) -> bool:
     """Check whether a body holds many items."""
     parsed = from_json(body)
-    return isinstance(parsed, dict) and LISTS[name] in parsed
+    return isinstance(parsed, dict) and "examples" in parsed

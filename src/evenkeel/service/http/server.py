@@ -1,7 +1,6 @@
 """Serving a service on a socket."""
 
 import gc
-import ipaddress
 import socket
 import sys
 from contextlib import suppress
@@ -10,19 +9,11 @@ import uvicorn
 
 from evenkeel.errors import SettingsError
 from evenkeel.service.http.app import make_app
-from evenkeel.service.http.guard import PatientProtocol
+from evenkeel.service.http.guard import PatientProtocol, is_loopback
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring, read_keys
 
 SWITCH = 0.001  # seconds after which a computing thread yields to another, so that requests do not wait for it
-
-
-def is_loopback(host: str) -> bool:
-    """Check whether only this machine can reach the address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def require_keys(service_keys: object, host: str) -> None:

@@ -16,7 +16,7 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "version": published.version,
         "state": _state(service),
         "error": service.problem,
-        "title": title_of(config.method, config.adaptor, config.learner.repeats),
+        "title": title_of(config),
         "input": {"kind": "vector", "features": config.input.features}
         if config.input.size is None
         else {"kind": "image", "channels": config.input.channels, "size": config.input.size},

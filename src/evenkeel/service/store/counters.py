@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from evenkeel.learning.learner import Learner
+from evenkeel.service.store.queries import RECENT
 
-RECENT = 1_000  # last examples that recent accuracies are computed over
 NEWEST = 500  # last examples whose classes count as the newest, for the recency bias
 MEASURED = 256  # samples of memory that are predicted to measure it
 POINTS = 1_000  # maximum length of the history
@@ -99,15 +99,6 @@ def percent_right(right: Collection[bool]) -> float | None:
     """Return the percentage that is True; None if there is nothing."""
     right = list(right)  # a copy: another thread may be adding to it
     return 100 * sum(right) / len(right) if right else None
-
-
-def stored(learner: Learner) -> dict[Hashable, int]:
-    """Return the number of samples in memory for each label."""
-    counts = torch.zeros(len(learner.classes), dtype=torch.int64)
-    for part in learner.memory.parts:
-        if len(part):
-            counts += torch.bincount(part.column("y").cpu(), minlength=len(counts))
-    return dict(zip(learner.classes, counts.tolist(), strict=True))
 
 
 def memory_recency_bias(learner: Learner, newest: Sequence[Hashable]) -> float | None:

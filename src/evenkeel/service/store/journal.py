@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evenkeel.errors import EvenkeelError
+from evenkeel.service.store.cutter import Cutter
 
 T = TypeVar("T")
 TIDY = 0.05  # seconds between steps of tidying while idle
@@ -38,9 +39,10 @@ class _Order:
 class Journal:
     """A database with one writer. Each operation is done whole or not at all; `tidy` is done in steps between them."""
 
-    def __init__(self, path: Path, schema: str, *, tidy: "Operation[bool]") -> None:
+    def __init__(self, path: Path, schema: str, *, tidy: "Operation[bool]", cutter: Cutter) -> None:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again as soon as it can
+        self.cutter = cutter
         self._tidy = tidy
         self._untidy = True
         self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
@@ -65,6 +67,10 @@ class Journal:
         self._untidy = True
         self.write(lambda _: None)  # wakes the writer
 
+    def note_idle(self) -> None:
+        """Record that the worker has nothing to learn."""
+        self.write_alone(lambda _: self.cutter.note_idle())
+
     def scrub(self) -> "Future[None]":
         """Remove everything that was deleted from the database's log."""
         return self.write_alone(truncate_log)
@@ -83,12 +89,13 @@ class Journal:
 
     def _write_all(self) -> None:
         """Run the queued operations in groups until the journal is closed."""
+        self._commit([], due=True)  # version 0.1 left full batches uncut
         while True:
             try:
-                group = [self._queue.get(timeout=PROBE if self.failure else TIDY if self._untidy else None)]
+                group = [self._queue.get(timeout=self._pause())]
             except queue.Empty:
-                # Try whether the journal can be written again, or tidy a little more.
-                self._commit([_Order(_probe, Future(), alone=False)] if self.failure else [])
+                # Try whether the journal can be written again, tidy a little more, or cut an incomplete batch.
+                self._commit([_Order(_probe, Future(), alone=False)] if self.failure else [], due=True)
                 continue
             while not self._queue.empty():
                 group.append(self._queue.get())
@@ -102,8 +109,18 @@ class Journal:
             if None in group:
                 return
 
-    def _commit(self, group: "list[_Order]") -> None:
-        """Run a group of operations in one transaction, then report their results."""
+    def _pause(self) -> float | None:
+        """Return the seconds until something is due without any order; None if nothing is."""
+        if self.failure:
+            return PROBE
+        due = [self.cutter.pause(), TIDY if self._untidy else None]
+        return min((pause for pause in due if pause is not None), default=None)
+
+    def _commit(self, group: "list[_Order]", *, due: bool = False) -> None:
+        """Run a group of operations in one transaction, then report their results.
+
+        Batches are cut if anything was written, or that is `due`: reading must not fail because of a full disk.
+        """
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         changes = self._db.total_changes
         try:
@@ -112,6 +129,8 @@ class Journal:
                 outcomes.append((order.future, *self._savepoint(order.operation)))
             if self._untidy:
                 self._untidy = self._tidy(self._db)
+            if due or self._db.total_changes > changes:
+                self.cutter.cut(self._db)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:  # a full or broken disk, a damaged page: nothing of the group is written
             self._untidy = False
@@ -128,6 +147,7 @@ class Journal:
                 future.set_result(result)
             else:
                 future.set_exception(exception)
+        self.cutter.committed()
 
     def _do_alone(self, order: "_Order") -> None:
         try:

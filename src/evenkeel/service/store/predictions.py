@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.service.store.journal import JournalError, open_database, truncate_log
+from evenkeel.service.store.queries import marks
 
 PATIENCE = 0.1  # seconds for which an answer waits if another process has locked the database
 PAUSE = 1.0  # seconds after that in which no answer waits: they would wait one after another
@@ -61,13 +62,13 @@ class Predictions:
     def fetch(self, ids: Sequence[str]) -> dict[str, Prediction]:
         """Return those of these predictions that are kept."""
         with self._transaction() as db:
-            rows = db.execute(f"SELECT id, version, answered, x FROM predictions WHERE id IN ({_marks(ids)})", ids)
+            rows = db.execute(f"SELECT id, version, answered, x FROM predictions WHERE id IN ({marks(ids)})", ids)
             return {id: Prediction(id, version, json.loads(answered), x) for id, version, answered, x in rows}
 
     def drop(self, ids: Sequence[str]) -> None:
         """Delete predictions that are no longer needed."""
         with self._transaction() as db:
-            db.execute(f"DELETE FROM predictions WHERE id IN ({_marks(ids)})", ids)
+            db.execute(f"DELETE FROM predictions WHERE id IN ({marks(ids)})", ids)
 
     def forget(self, id: str) -> bool:
         """Delete a prediction so that nothing of it remains in any file, even if it was dropped before.
@@ -109,10 +110,6 @@ class Predictions:
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # not all errors have a code
                     self._try_again = time.monotonic() + PAUSE
                 raise JournalError(f"The predictions cannot be written or read ({error}).") from error
-
-
-def _marks(ids: Sequence[str]) -> str:
-    return ",".join("?" * len(ids))
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -4,13 +4,15 @@ import json
 import sqlite3
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from evenkeel.errors import InputError
+from evenkeel.service.examples import Example
 
 TIDY_ROWS = 128  # at a time, so that nobody waits long
 INSERT_ROWS = 64  # per statement: between two statements this thread may have to wait for its turn
-ANSWERS = 1_000  # kept one by one
+RECENT = 1_000  # last answers kept one by one, and last examples that recent accuracies are computed over
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS examples (
@@ -50,17 +52,6 @@ class ConflictError(InputError):
 
 
 @dataclass(frozen=True)
-class Example:
-    """An example as the journal holds it."""
-
-    id: str
-    label: Hashable
-    x: bytes
-    digest: bytes = b""
-    own: bool = False  # whether the client chose the id, or knows it, and may send it again
-
-
-@dataclass(frozen=True)
 class CutBatch:
     """A batch whose examples are fixed."""
 
@@ -81,7 +72,7 @@ class Version:
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
     """Insert the examples whose ids are new, and return which ones are; raise ConflictError if a known one differs."""
-    known = _digests(db, [example.id for example in examples if example.own])
+    known = _digests(db, [example.id for example in examples if example.digest])
     new = []
     for example in examples:
         new.append(example.id not in known)
@@ -92,50 +83,53 @@ def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
     fresh = [each for each, is_new in zip(examples, new, strict=True) if is_new]
     for start in range(0, len(fresh), INSERT_ROWS):
         part = fresh[start : start + INSERT_ROWS]
-        values = [value for each in part for value in (each.id, each.own, each.digest, json.dumps(each.label), each.x)]
+        cells = [(each.id, bool(each.digest), each.digest, json.dumps(each.label), each.x) for each in part]
         rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
-        db.execute(f"INSERT INTO examples (id, own, digest, label, x) VALUES {rows}", values)
+        db.execute(f"INSERT INTO examples (id, own, digest, label, x) VALUES {rows}", list(chain(*cells)))
     _add(db, "accepted", sum(new))
     return new
 
 
 def _digests(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
     """Return the digests of those ids that are known."""
-    marks = ",".join("?" * len(ids))
-    return dict(db.execute(f"SELECT id, digest FROM examples WHERE id IN ({marks})", ids).fetchall())
+    return dict(db.execute(f"SELECT id, digest FROM examples WHERE id IN ({marks(ids)})", ids).fetchall())
 
 
-def assign(db: sqlite3.Connection, size: int, most: int, *, partial: bool) -> tuple[int, int]:
-    """Cut up to `most` batches from the waiting examples, in order of arrival.
+def cut(db: sqlite3.Connection, size: int, *, partial: bool) -> tuple[int, int]:
+    """Cut batches of this size from the waiting examples, in order of arrival; the last is incomplete if `partial`.
 
-    A batch that is not full is cut only if `partial`. Return how many batches were cut and how many examples still
-    wait; of those beyond `most` full batches, only one is counted.
+    Return how many batches were cut, and how many examples are still in none.
     """
-    (count,) = db.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM examples WHERE batch IS NULL LIMIT ?)", (size * most + 1,)
-    ).fetchone()
-    cut = min(count // size, most) * size
-    if not cut and partial:
-        cut = count
-    batches = -(-cut // size)
-    first = _add(db, "batch", batches) - batches + 1
-    db.execute(
-        "UPDATE examples SET batch = ? + (place - 1) / ? FROM (SELECT seq AS cut, row_number() OVER (ORDER BY seq) AS "
-        "place FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?) WHERE seq = cut",
-        (first, size, cut),
-    )
-    return batches, count - cut
+    (count,) = db.execute("SELECT count(*) FROM examples WHERE batch IS NULL").fetchone()
+    taken = count if partial else count - count % size
+    batches = -(-taken // size)
+    if batches:
+        first = _add(db, "batch", batches) - batches + 1
+        db.execute(
+            "UPDATE examples SET batch = ? + (place - 1) / ? FROM (SELECT seq AS cut, row_number() OVER (ORDER BY seq) "
+            "AS place FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?) WHERE seq = cut",
+            (first, size, taken),
+        )
+    return batches, count - taken
 
 
-def batches(db: sqlite3.Connection, after: int) -> list[CutBatch]:
-    """Return the batches that were cut after the one with this number, with their examples."""
+def batches(db: sqlite3.Connection, after: int, most: int) -> list[CutBatch]:
+    """Return the first batches after the one with this number, `most` at most, with their examples."""
     rows = db.execute(
-        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > ? ORDER BY batch, seq", (after,)
+        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > :after AND batch < :most + "
+        "(SELECT min(batch) FROM examples WHERE x IS NOT NULL AND batch > :after) ORDER BY batch, seq",
+        {"after": after, "most": most},
     ).fetchall()
     by_number: dict[int, CutBatch] = {}
     for number, id, label, x in rows:
-        by_number.setdefault(number, CutBatch(number, [])).examples.append(Example(id, json.loads(label), x))
+        by_number.setdefault(number, CutBatch(number, [])).examples.append(Example(x, json.loads(label), id))
     return list(by_number.values())
+
+
+def last_cut(db: sqlite3.Connection) -> int:
+    """Return the number of the last batch that is not in a checkpoint; 0 if all are."""
+    row = db.execute("SELECT max(batch) FROM examples WHERE x IS NOT NULL AND batch IS NOT NULL").fetchone()
+    return int(row[0] or 0)
 
 
 def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
@@ -198,7 +192,7 @@ def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | Non
     _add(db, "labelled", 1)
     _add(db, "right", right)
     db.execute("INSERT INTO answers (right) VALUES (?)", (right,))
-    db.execute("DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - ?", (ANSWERS,))
+    db.execute("DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - ?", (RECENT,))
     return right
 
 
@@ -241,15 +235,19 @@ def tidy(db: sqlite3.Connection, ids: int) -> bool:
     """Drop some samples that are in a checkpoint, and ids too old to be repeated; return whether there is more."""
     inside = (value(db, "current"), TIDY_ROWS)
     rows = [seq for (seq,) in db.execute("SELECT seq FROM examples WHERE x IS NOT NULL AND batch <= ? LIMIT ?", inside)]
-    marks = ",".join("?" * len(rows))
-    db.execute(f"DELETE FROM examples WHERE seq IN ({marks}) AND NOT own", rows)
-    db.execute(f"UPDATE examples SET x = NULL, label = NULL WHERE seq IN ({marks})", rows)
+    db.execute(f"DELETE FROM examples WHERE seq IN ({marks(rows)}) AND NOT own", rows)
+    db.execute(f"UPDATE examples SET x = NULL, label = NULL WHERE seq IN ({marks(rows)})", rows)
     old = db.execute(
         "DELETE FROM examples WHERE seq IN (SELECT seq FROM examples WHERE x IS NULL AND "
         "seq <= (SELECT max(seq) FROM examples) - ? ORDER BY seq LIMIT ?)",
         (ids, TIDY_ROWS),
     ).rowcount
     return TIDY_ROWS in (len(rows), old)
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return a question mark for each value, for a statement that takes them all."""
+    return ",".join("?" * len(values))
 
 
 def value(db: sqlite3.Connection, name: str) -> Any:

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from evenkeel.errors import CheckpointError
+from evenkeel.errors import CheckpointError, reason
 from evenkeel.learning import checkpoint
-from evenkeel.learning.hashing import hash_key
 from evenkeel.learning.learner import Learner
 from evenkeel.service.store import queries
 from evenkeel.service.store.counters import Counters
@@ -61,9 +60,8 @@ def _write(path: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
     try:
         checkpoint.write(path, facts, tensors)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        reason = str(error).splitlines()[0]
         raise JournalError(
-            f"No checkpoint could be written ({reason}). The journal keeps what is not in one."
+            f"No checkpoint could be written ({reason(error)}). The journal keeps what is not in one."
         ) from None
 
 
@@ -83,12 +81,8 @@ def go_back(
 
 def scrub(path: Path, id: str) -> bool:
     """Remove an example from the memory of a version; return whether it was there."""
-    facts, tensors = checkpoint.read(path)
-    memory, key = tensors["memory"], hash_key(id)
-    parts = [memory, *([memory["held"]] if memory.get("held") else [])]
-    if not any(bool((part["columns"]["key"] == key).any()) for part in parts if part["columns"]):
-        return False
     learner = Learner.load(path)
-    learner.forget(id)
-    _write(path, facts, learner.state()[1])
+    if not learner.forget(id):
+        return False
+    _write(path, checkpoint.read(path)[0], learner.state()[1])
     return True

@@ -5,11 +5,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.learner import Learner
-from evenkeel.service.store.counters import Counters, percent_right, stored
+from evenkeel.service.store.counters import Counters, percent_right
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Published:
     @classmethod
     def of(cls, learner: Learner, version: int) -> "Published":
         """Return a snapshot of the learner."""
-        return cls(version, learner.snapshot(), stored(learner), learner.memory.nbytes)
+        return cls(version, learner.snapshot(), learner.stored, sum(memory.nbytes for memory in learner.memories))
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class WorkerReport:
     refused: int = 0
     tested: int = 0
     right: int = 0
-    lately: float | None = None  # percentage of the last 1,000 predicted correctly before they were learned
+    lately: float | None = None  # percentage of recent ones predicted correctly before they were learned
     counts: dict[Hashable, int] | None = None  # learned examples by label
     recency_bias: float | None = None
     recovering: bool = False
@@ -60,10 +62,10 @@ class WorkerReport:
 class Forgotten:
     """What was removed when an id was forgotten."""
 
-    waiting: bool  # whether it was still waiting; it will not be learned
-    memory: int  # samples removed from memory
-    versions: int  # older versions that also held it
-    prediction: bool  # whether it was a prediction kept to be labelled later
+    waiting: Annotated[bool, Field(description="Whether it was still waiting; it will not be learned")]
+    memory: Annotated[int, Field(description="Samples removed from memory")]
+    versions: Annotated[int, Field(description="Older versions whose memory also held it")]
+    prediction: Annotated[bool, Field(description="Whether it was a prediction kept to be labelled later")]
 
 
 class PipeError(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 from evenkeel.errors import EvenkeelError
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries
-from evenkeel.service.store.counters import RECENT, Counters, Rate
+from evenkeel.service.store.counters import Counters, Rate
 from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.worker.pipe import PipeError, Published, WorkerReport, receive, send
@@ -47,13 +47,12 @@ class Supervisor:
         # Until the worker sends its own.
         self.report = WorkerReport(saved=published.version, recovering=True).counted(counters)
         self.saved_at = time.monotonic()
-        self.answered = deque(journal.do(queries.recent_answers), maxlen=RECENT)
+        self.answered = deque(journal.do(queries.recent_answers), maxlen=queries.RECENT)
         self._model_folder, self._config, self._journal, self._apart = model_folder, config, journal, apart
         self._counting = threading.Lock()
         self._handled = Rate()
         self._reserved = 0  # examples about to be accepted
         self._queued = 0  # examples accepted but not learned
-        self._woken = False  # since the worker last requested batches
         self._unsent_answers: list[bool] = []  # whether labelled answers were correct; the worker does not know yet
         self._sending = threading.Lock()
         self._tickets = itertools.count()
@@ -63,6 +62,7 @@ class Supervisor:
         self._ending = False
         self.over: str | None = None  # why learning has ended for good
         self._listener = threading.Thread(target=self._supervise, name="learning", daemon=True)
+        journal.cutter.wake = self._wake
         journal.write_alone(self._count).result()
 
     def start(self) -> None:
@@ -125,9 +125,11 @@ class Supervisor:
         with self._counting:
             self._reserved -= reserved
             self._queued += accepted
-        if accepted and not self._woken:  # once is enough: the pipe must not fill up while a batch is learned
-            self._woken = True  # set before the worker can request batches, which resets it
-            self._send("wake")
+
+    def _wake(self) -> None:
+        """Tell the worker that there are batches to learn. It is idle, so the pipe never fills up."""
+        unsent, self._unsent_answers = self._unsent_answers, []
+        self._send("wake", unsent)
 
     def _count(self, db: Any) -> None:
         """Count the queue. Runs in the journal's thread, after everything accepted before was counted."""
@@ -149,7 +151,7 @@ class Supervisor:
     def tell_answered(self, right: Sequence[bool]) -> None:
         """Record whether labelled answers were correct."""
         self.answered.extend(right)
-        self._unsent_answers.extend(right)  # sent with the worker's next request
+        self._unsent_answers.extend(right)  # sent when the worker is woken
 
     def _refuse(self, reason: str, tickets: Sequence[int]) -> None:
         """Refuse commands with a JournalError."""
@@ -176,7 +178,7 @@ class Supervisor:
         with self._sending:
             if self._connection is not None:
                 self._connection.close()
-            self._connection, self._woken = ours, False
+            self._connection = ours
         try:
             self._worker.start()
         finally:
@@ -263,11 +265,9 @@ class Supervisor:
                 future.set_result(result)
             elif future is not None:
                 future.set_exception(error)
+        elif kind == "idle":
+            self._journal.note_idle()
         else:
-            self._woken = False
-            unsent, self._unsent_answers = self._unsent_answers, []
-            if unsent:
-                self._send("answered", unsent)
             request: Future[Any] = self._journal.write(value) if kind == "journal" else self._journal.scrub()
             request.add_done_callback(partial(self._reply, connection))
 

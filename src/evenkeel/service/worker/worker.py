@@ -1,7 +1,7 @@
 """The worker behind a service, which learns what the journal holds, in order, batch by batch.
 
 It runs in a process of its own, so that predictions never wait for it, and talks to the service through a pipe: it
-requests that batches be cut, reads them itself, and sends what is to be published. `supervisor` is the other end.
+is woken when batches were cut, reads them itself, and sends what is to be published. `supervisor` is the other end.
 """
 
 import os
@@ -25,13 +25,13 @@ from evenkeel.files import keep_freed_memory
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.samples import unpack
 from evenkeel.service.store import queries, versions
-from evenkeel.service.store.counters import RECENT, Rate, memory_recency_bias, percent_right
-from evenkeel.service.store.journal import JournalError, open_reader
+from evenkeel.service.store.counters import Rate, memory_recency_bias, percent_right
+from evenkeel.service.store.journal import JournalError, Operation, T, open_reader
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.queries import CutBatch, UnknownError, Version
 from evenkeel.service.worker.pipe import Forgotten, PipeError, Published, WorkerPipe, WorkerReport
 
-AHEAD = 16  # batches cut in one commit of the journal, if that many are waiting
+AHEAD = 16  # batches read from the journal at once
 PUBLISH = 0.2  # seconds between snapshots, at least
 PUBLISHING = 0.1  # maximum share of the time spent on snapshots: a large network is published less often
 MEASURE = 5.0  # seconds between points of the history, while learning
@@ -58,14 +58,13 @@ class Worker:
         self.pipe = pipe
         self.number = number
         self.learner, self.counters = versions.load(model_folder, number)
-        self._answered = deque(pipe.do(queries.recent_answers), maxlen=RECENT)
         self._journal = journal
+        self._answered = deque(self._query(queries.recent_answers), maxlen=queries.RECENT)
         self._ahead = deque[CutBatch]()
-        self._in_sync = False  # whether `_ahead` is what the journal holds; not after a failure
+        self._woken = True  # whether the journal may hold batches besides `_ahead`
+        self._recover_to = self._query(queries.last_cut)
         self._report = WorkerReport(recovering=True, saved=number)
         self._forgetting: set[str] = set()  # removed from memory, but no checkpoint has been written since
-        self._waiting = True  # whether there may be something to learn besides `_ahead`
-        self._partial_since: float | None = None  # when fewer examples than a batch were first seen waiting
         self._unpublished = self._unsaved = self._unmeasured = 0  # batches
         self._published_at = self._point_at = self._saved_at = time.monotonic()
         self._measure_again = 0.0
@@ -84,7 +83,6 @@ class Worker:
                 self._note(error=None)
             except JournalError as error:
                 self._note(error=str(error))
-                self._in_sync = False
                 pause = PAUSE
         if self._unsaved:
             self.save()
@@ -104,8 +102,7 @@ class Worker:
             if kind == "stop":
                 return False
             if kind == "wake":
-                self._waiting = True
-            elif kind == "answered":
+                self._woken = True
                 self._answered.extend(value)
             elif kind == "command":
                 self._command(*value)
@@ -127,30 +124,26 @@ class Worker:
     # Learning
 
     def _next(self) -> CutBatch | None:
-        """Return the next batch, cut now if need be; None if there is none yet."""
-        if not self._in_sync:
+        """Return the next batch; None if there is none yet."""
+        if not self._ahead and self._woken:
             self._read()
-        if not self._ahead:
+        if not self._ahead or self._ahead[0].number > self._recover_to:
             self._note(recovering=False)
-            if self._waiting:
-                since, now = self._partial_since, time.monotonic()
-                waited = since is not None and now - since >= self.config.batches.wait
-                assign = partial(queries.assign, size=self.config.batches.size, most=AHEAD, partial=waited)
-                cut, left = self.pipe.do(assign)
-                self._waiting = bool(left)
-                self._partial_since = (since or now) if left and not cut else None
-                if cut:
-                    self._read()
         return self._ahead.popleft() if self._ahead else None
 
     def _read(self) -> None:
-        """Read the batches that were cut but not learned."""
-        self._in_sync = False
+        """Read the next batches, and report if there are none."""
+        self._ahead.extend(self._query(partial(queries.batches, after=self.number, most=AHEAD)))
+        if not self._ahead:
+            self._woken = False
+            self.pipe.send("idle")
+
+    def _query(self, query: Operation[T]) -> T:
+        """Return the result of a query to the journal; raise JournalError if it cannot be read."""
         try:
-            self._ahead = deque(queries.batches(self._journal, after=self.number))
+            return query(self._journal)
         except sqlite3.Error as error:
             raise JournalError(f"The journal cannot be read ({error}).") from error
-        self._in_sync = True
 
     def _rest(self) -> float | None:
         """Do what is due while there is nothing to learn; return the seconds until more is due, None if nothing is."""
@@ -165,7 +158,6 @@ class Worker:
             *([self._published_at + self._publish_every] if self._unpublished else []),
             *([self._point_at + MEASURE] if self._unmeasured else []),
             *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
-            *([self._partial_since + self.config.batches.wait] if self._partial_since is not None else []),
         ]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -254,8 +246,8 @@ class Worker:
             self.model_folder, self.pipe, self.counters, number, learned=self.number, keep=keep
         )
         self.learner, self.number = learner, version.number
-        self._ahead.clear()  # they wait again
-        self._waiting = True
+        self._ahead.clear()  # they were cut again
+        self._woken = True
         self._report_saved()
         self._publish()
         return version
@@ -265,7 +257,7 @@ class Worker:
 
         `prediction`: whether a prediction with this id was removed already.
         """
-        held = self.pipe.do(partial(queries.find, id=id))
+        held = self._query(partial(queries.find, id=id))
         learned = held.batch is not None and held.batch <= self.number
         waits = held.known and not learned
         memory = max(self.learner.forget(id), int(id in self._forgetting))

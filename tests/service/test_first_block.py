@@ -1,4 +1,4 @@
-"""The README's service section, pasted into a shell."""
+"""The first block of docs/service.md, pasted into a shell."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 
 
 @pytest.mark.skipif(not shutil.which("bash") or not shutil.which("curl"), reason="needs bash and curl")
 def test_the_section_can_be_pasted(tmp_path: Path) -> None:
-    section = README.read_text().partition("## In production")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition("## Try it")[2].partition("\n## ")[0]
     block = re.findall(r"```\n(.*?)```", section, re.DOTALL)[0]
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    commands = block.replace(".venv/bin/evenkeel", f"{sys.executable} -m evenkeel").replace("8000", str(port))
+    commands = block.replace("evenkeel serve", f"{sys.executable} -m evenkeel serve").replace("8000", str(port))
     script = re.sub(r"^curl .*$", r"\g<0> >> answers; echo >> answers", commands, flags=re.MULTILINE)
     done = subprocess.run(["bash", "-c", f"{script}\nwait"], cwd=tmp_path, capture_output=True, text=True, check=False)
     ready, taught, predicted, forgotten, again, status = [
