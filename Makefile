@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-all lint bench docs clean
 
-demo: $(READY)
-	$(BIN)/python examples/digits_demo.py
+# The same as these two commands by hand; interrupted and repeated, it resumes where it left off.
+demo: $(INSTALLED)
+	$(BIN)/evenkeel grid examples/digits.toml --out runs/demo
+	$(BIN)/evenkeel report runs/demo --output runs/demo/report.html --title "Replay without and with CBA: digits"
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -rs
@@ -29,6 +32,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run_cost.py
 	$(BIN)/python benchmarks/grid_speed.py
 	$(BIN)/python benchmarks/service_load.py --write
+	$(BIN)/python benchmarks/body_cost.py
 
 # Fill the tables of docs/reproduction.md from the ledgers under results/.
 docs: $(READY)
@@ -38,7 +42,11 @@ clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA.
-$(READY): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(READY): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

@@ -16,12 +16,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.grids.job import Job
-from evenkeel.grids.launchers.processes import Processes
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
 
-WAYS = {"two workers, one thread each": Processes(2, 1), "one after another, two threads": Processes(1, 2)}
+WAYS = {"two workers, one thread each": (2, 1), "one after another, two threads": (1, 2)}
 NO_EVALUATION = ["evaluation.every=0", "evaluation.alignment=0"]
 ROUNDS = 4
 
@@ -45,8 +44,8 @@ def main() -> None:
 def compared(configs: list[Config], folder: Path) -> dict[str, object]:
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for place in range(ROUNDS):
-        for name, launcher in WAYS.items():
-            seconds[name].append(once(configs, launcher, folder / f"{place} {name}"))
+        for name, (workers, threads) in WAYS.items():
+            seconds[name].append(once(configs, workers, threads, folder / f"{place} {name}"))
             print(f"{name}: {seconds[name][-1]:.1f} s", flush=True)
     ratios = [slow / fast for fast, slow in zip(*seconds.values(), strict=True)][1:]
     print(f"Two workers are {median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})")
@@ -57,14 +56,11 @@ def compared(configs: list[Config], folder: Path) -> dict[str, object]:
     }
 
 
-def once(configs: list[Config], launcher: Processes, folder: Path) -> float:
-    threaded = [config.model_copy(update={"threads": launcher.threads}) for config in configs]
-    jobs = [Job(run_key(each), each.model_dump(mode="json"), str(folder), None, 30.0) for each in threaded]
+def once(configs: list[Config], workers: int, threads: int, folder: Path) -> float:
+    threaded = [config.model_copy(update={"threads": threads}) for config in configs]
     begin = time.perf_counter()
-    grid = Grid(Ledger(folder), jobs)
-    for _ in grid.go(launcher):
-        pass
-    assert len(grid.finished) == len(jobs), grid.failed
+    grid = Grid(Ledger(folder), threaded, Execution(workers=workers)).finish()
+    assert len(grid.finished) == len(configs), grid.failed
     return time.perf_counter() - begin
 
 

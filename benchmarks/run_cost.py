@@ -23,7 +23,7 @@ import torch
 import evenkeel as ek
 from evenkeel.experiment.config import load_config
 from evenkeel.experiment.loop import Loop
-from evenkeel.experiment.setup import load_data, new_learner, planned
+from evenkeel.experiment.setup import new_learner, planned, read_data
 from evenkeel.results.records import Tested
 
 Mode = Callable[[], AbstractContextManager[object]]
@@ -49,7 +49,7 @@ def main() -> None:
     whole = load_config("paper/cifar10-er-cba")
     with TemporaryDirectory() as cache:
         os.environ["EVENKEEL_CACHE"] = cache
-        decoding, *loading = (seconds_of(lambda: load_data(whole, None, lambda *_: None)) for _ in range(6))
+        decoding, *loading = (seconds_of(lambda: read_data(whole.data, None, lambda *_: None)) for _ in range(6))
         print(
             f"CIFAR-10 decoded: {decoding:.1f} s; from the cache, checked: {min(loading):.2f} to {max(loading):.2f} s"
         )

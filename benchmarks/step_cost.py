@@ -75,7 +75,7 @@ def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | No
     x, y = images(MEMORY, seed=0)  # the memory starts full, with every column that the method stores
     stored = method.remember(blank_view(y, corrected=adaptor is not None))
     if method.rehearses:
-        for part in learner.memory.parts:
+        for part in learner.memories:
             part.insert({"x": x, "y": y, **stored}, torch.Generator())
     x, y = images(BATCH, seed=1)
 
@@ -94,7 +94,7 @@ def second_task(make: Callable[[], ek.Net], method: ek.Method) -> tuple[Block, e
     x, y = images(4 * MEMORY, seed=0)
     learner.learn(x[:BATCH], y[:BATCH] % 5)
     if method.rehearses:
-        for part in learner.memory.parts:
+        for part in learner.memories:
             part.insert({"x": x, "y": y % 5}, torch.Generator())
     learner.boundary()
     x, y = images(BATCH, seed=1)

@@ -19,9 +19,12 @@ def test_the_tables_of_the_reproduction_equal_the_ledgers(monkeypatch: pytest.Mo
     assert spec.loader is not None
     fill = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fill)
-    page = fill.PAGE.read_text(encoding="utf-8")
-    assert page.count("<!-- end -->") >= 7
-    assert fill.filled(page) == page, "run `make docs`"
+    pages = {page: page.read_text(encoding="utf-8") for page in fill.PAGES}
+    assert sum(text.count("<!-- end -->") for text in pages.values()) >= 10
+    for page, text in pages.items():
+        assert fill.filled(text) == text, f"{page.name}: run `make docs`"
+    for name, svg in fill.images().items():
+        assert (fill.IMAGES / name).read_text(encoding="utf-8") == svg, f"{name}: run `make docs`"
 
 
 def test_the_search_in_the_docs_is_valid(tmp_path: Path) -> None:

@@ -1,58 +1,74 @@
-"""The README's Python, run as it is, block after block in one session."""
+"""README and docs as a newcomer uses them: each block in a fresh interpreter, each command in a fresh shell."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from torch import nn
+from PIL import Image
 
 import evenkeel as ek
 from evenkeel.grids.grid_file import read_grid
-from tests.helpers.streams import images
+from evenkeel.grids.ledger import Ledger, run_key
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/learner.md", "docs/data.md", "docs/experiments.md")
+BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
+BLOCKS = [
+    pytest.param(block["code"], block["output"], id=f"{page}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")), 1)
+]
+NUMBER = re.compile(r"\d+\.\d+")
 
 
-class Whole(nn.Sequential):
-    """A typical model, whose last linear layer is called `fc`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 8))
-        self.fc = nn.Linear(8, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.fc(self.body(x))
-        return logits
+@pytest.mark.parametrize(("code", "output"), BLOCKS)
+def test_a_block_runs_as_pasted(code: str, output: str | None, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if output is not None:
+        # Another processor may round otherwise, which can change a prediction.
+        assert NUMBER.sub("*", done.stdout) == NUMBER.sub("*", output)
+        assert _numbers(done.stdout) == pytest.approx(_numbers(output), abs=5)
 
 
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parent.parent / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 6
-    monkeypatch.chdir(tmp_path)
-    session: dict[str, Any] = {
-        "stream": images(batches=4, classes=4),
-        "x_test": torch.cat([x for x, _ in images(batches=4, classes=4)]),
-        "y_test": [label for _, labels in images(batches=4, classes=4) for label in labels],
-        "backbone": nn.Flatten(),
-        "head": nn.Linear(64, 10),
-        "model": Whole(),
-    }
-    for block in blocks:
-        exec(block, session)
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 4 + 6 + 1  # a prediction for each batch, a test before and after each task, an accuracy
-    assert printed[4].startswith("after task 0: [")
-    assert 0 <= float(printed[-1]) <= 100
-    assert isinstance(session["learner"], ek.Learner)
-    assert session["learner"].step == 4
-    assert (tmp_path / "model.ek").is_file()
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in NUMBER.findall(text)]
 
 
-def test_the_config_of_the_readme(tmp_path: Path) -> None:
-    text = (Path(__file__).parent.parent / "README.md").read_text()
-    block, grid = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+def commands() -> list[str]:
+    """Return the commands of the README's table of what one can do, except for the one that never ends."""
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What you can do")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| \w+ \| `(evenkeel [^`]+)`", table, re.MULTILINE)
+    assert len(found) == 7
+    return [each for each in found if not each.startswith("evenkeel serve")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_runs_in_a_fresh_shell(command: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "results", tmp_path / "results", ignore=shutil.ignore_patterns("digits"))
+    for number, label in enumerate(["cat", "dog"] * 4):
+        folder = tmp_path / "photos" / label
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 7), (30 * number, 0, 0)).save(folder / f"{number}.png")
+    here = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
+def test_the_files_of_the_docs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    block, grid, *_ = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "mine.toml").write_text(block)
     (tmp_path / "grid.toml").write_text(grid)
     assert len(read_grid(tmp_path / "grid.toml")) == 2 * 2 * 2 * 5
@@ -61,3 +77,8 @@ def test_the_config_of_the_readme(tmp_path: Path) -> None:
     assert config.optimizer.lr == 0.03  # from the preset that it extends
     assert config.scenario is not None
     assert config.scenario["percent"] == 10
+
+
+def test_the_grid_of_the_demo_is_that_of_its_ledger() -> None:
+    keys = {run_key(config) for config in read_grid(ROOT / "examples" / "digits.toml")}
+    assert keys == set(Ledger(ROOT / "results" / "demo").runs())

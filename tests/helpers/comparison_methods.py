@@ -56,7 +56,7 @@ def small_learner(
     net: ek.Net | None = None,
     memory: int | str | ek.Memory = 40,
     lr: float = 0.1,
-    adaptor: ek.CBA | None = None,
+    adaptor: ek.Adaptor | None = None,
     repeats: int = 1,
 ) -> ek.Learner:
     """Return a float64 learner without momentum or augmentation, so that each number can be computed by hand."""

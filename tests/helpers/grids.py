@@ -6,8 +6,7 @@ from pathlib import Path
 import evenkeel as ek
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.run_folder import MODEL
-from evenkeel.grids.job import Job
-from evenkeel.grids.launchers.in_process import InProcess
+from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.run_files import RECORDS
@@ -30,14 +29,8 @@ vary = { "adaptor.name" = ["none", "cba"], "method.name" = ["er", "derpp"] }
 """
 
 
-def jobs(configs: list[Config], folder: Path, save_every: float = 0.0) -> list[Job]:
-    return [Job(run_key(each), each.model_dump(mode="json"), str(folder), None, save_every) for each in configs]
-
-
 def undisturbed(configs: list[Config], folder: Path) -> Ledger:
-    grid = Grid(Ledger(folder), jobs(configs, folder, 30.0))
-    for _ in grid.go(InProcess(threads=1)):
-        pass
+    grid = Grid(Ledger(folder), configs, Execution(workers=0)).finish()
     assert not grid.failed
     return grid.ledger
 

@@ -7,7 +7,6 @@ import gzip
 import json
 import shutil
 import sys
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from evenkeel.config.loading import presets
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.results.records import to_line
 from evenkeel.service.service import Service
-from evenkeel.service.store import queries
 from tests.helpers.old_learners import CUT, LEARNERS, STREAM, arithmetic, digests, learn
 from tests.helpers.services import examples
 
@@ -105,8 +103,6 @@ def _service(folder: Path) -> dict[str, Any]:
     service.close()
     service = Service(folder)
     service.learn(examples(11, labels=("cow", "emu"), own="b", seed=1)).result()
-    assert service.journal is not None
-    assert service.journal.do(partial(queries.assign, size=4, most=2, partial=False))[0] == 2
     service.close()
     (folder / ".lock").unlink()
     twin = folder.with_name("twin")

@@ -84,7 +84,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     """Record every update from now on without changing it."""
     updates: list[Update] = []
     cba = learner.adaptor
-    assert cba is not None
+    assert isinstance(cba, CBA)
     kind = type(learner.method)
     call, loss, query_loss, adam = Step.__call__, kind.loss, kind.query_loss, CBA._step
 

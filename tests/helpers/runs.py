@@ -23,7 +23,7 @@ def make_run(
     name: str = "ER",
     *,
     seed: int = 0,
-    adaptor: bool = False,
+    adaptor: bool | str = False,
     skill: float = 0.0,
     tasks: int = 5,
     classes: int = 10,
@@ -38,8 +38,12 @@ def make_run(
     folder: Path | None = None,
     **config: Any,
 ) -> Results:
-    """Return a run of `tasks` tasks of `steps` steps each; `stop`: the step at which it was killed."""
-    rng = np.random.default_rng([seed, len(name), adaptor, tasks])
+    """Return a run of `tasks` tasks of `steps` steps each; `stop`: the step at which it was killed.
+
+    adaptor: its name; True is CBA.
+    """
+    adapted = bool(adaptor)
+    rng = np.random.default_rng([seed, len(name), adapted, tasks])
     each = classes if domains else classes // tasks
     owned = [list(range(classes)) if domains else list(range(k * each, (k + 1) * each)) for k in range(tasks)]
     names = list(class_names or (f"class {index}" for index in range(classes)))
@@ -49,8 +53,8 @@ def make_run(
         "seed": seed,
         "data": {"name": data, "root": None},
         "scenario": {"name": scenario, "tasks": tasks},
-        "method": {"name": name.removesuffix(" + CBA")},
-        "adaptor": {"name": "cba", "lr": 0.001, "hidden": [256]} if adaptor else None,
+        "method": {"name": name.partition(" + ")[0]},
+        "adaptor": {"name": "cba" if adaptor is True else adaptor, "lr": 0.001, "hidden": [256]} if adapted else None,
         "memory": {"capacity": 200, "policy": "reservoir"},
         "evaluation": {"every": every, "prequential": diagnostics},
     } | config
@@ -65,22 +69,22 @@ def make_run(
         boundaries=False,
     )
     records: list[Record] = [start]
-    fade = 0.18 if adaptor else 0.3
+    fade = 0.18 if adapted else 0.3
 
     def accuracy(task: int, progress: float) -> list[float]:
         now = task + progress
-        best = 88 + skill - 4 * adaptor
+        best = 88 + skill - 4 * adapted
         scores = [best * min(1.0, now - k) ** 0.4 * np.exp(-fade * max(0.0, now - k - 1)) for k in range(task + 1)]
         return [float(np.clip(v + rng.normal(0, 2), 0, 100)) for v in scores] + [0.0] * (tasks - task - 1)
 
     def predicted(task: int) -> list[float]:
-        pull = 1.0 + (0.5 if adaptor else 2.0) * (np.arange(tasks) == task) + rng.uniform(0, 0.1, tasks)
+        pull = 1.0 + (0.5 if adapted else 2.0) * (np.arange(tasks) == task) + rng.uniform(0, 0.1, tasks)
         weights = np.where(np.arange(tasks) <= task, pull, 0.0)
         return [] if domains else [float(share) for share in 100 * weights / weights.sum()]
 
     def confusion(task: int) -> list[list[int]]:
         counts = rng.poisson(0.3, (classes, classes)) + np.diag(rng.integers(15, 25, classes))
-        counts[:, owned[task]] += rng.poisson(1 if adaptor else 4, (classes, len(owned[task])))
+        counts[:, owned[task]] += rng.poisson(1 if adapted else 4, (classes, len(owned[task])))
         return [[int(count) for count in row] for row in counts]
 
     def tested(step: int, task: int) -> Test:
@@ -97,12 +101,12 @@ def make_run(
     for step in range(1, steps * tasks + 1):
         task, within = divmod(step - 1, steps)
         if diagnostics and step % 4 == 1:
-            cosine = float(np.clip((0.3 if adaptor else 0.05) + rng.normal(0, 0.15), -1, 1))
+            cosine = float(np.clip((0.3 if adapted else 0.05) + rng.normal(0, 0.15), -1, 1))
             records.append(Aligned(step, task, cosine, 1.5, 1.2))
         loss = 2.3 * float(np.exp(-2 * within / steps)) + float(rng.uniform(0, 0.2))
         correct = int(rng.binomial(10, min(0.9, within / steps))) if diagnostics else None
         stored, known = min(200, step * 10), (task + 1) * each
-        records.append(Stepped(step, task, 10, loss, 0.5 if adaptor else None, 10, stored, known, correct))
+        records.append(Stepped(step, task, 10, loss, 0.5 if adapted else None, 10, stored, known, correct))
         if step % every == 0:
             records.append(Anytime(step, task, accuracy(task, (within + 1) / steps), predicted(task)))
         if (within + 1) == steps:

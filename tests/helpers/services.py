@@ -13,7 +13,7 @@ import torch
 
 from evenkeel.learning import checkpoint
 from evenkeel.learning.learner import Learner
-from evenkeel.service.examples import Given
+from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from evenkeel.service.worker.pipe import WorkerReport
 from tests.helpers.serving import VECTORS
@@ -40,7 +40,9 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     torch.set_num_threads(threads)
 
 
-def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = "") -> list[Given]:
+def examples(
+    count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: int = 0, own: str = ""
+) -> list[Example]:
     """Return examples with random vectors around a corner for each label."""
     generator = np.random.default_rng(seed)
     chosen = [labels[place % len(labels)] for place in range(count)]
@@ -49,7 +51,7 @@ def examples(count: int, *, labels: Sequence[str | int] = ("cat", "dog"), seed: 
         row[labels.index(label) % 4] += 2
     packed = [row.tobytes() for row in x.astype(np.float32)]
     return [
-        Given(row, label, f"{own}{place}" if own else None)
+        Example(row, label, f"{own}{place}" if own else "")
         for place, (row, label) in enumerate(zip(packed, chosen, strict=True))
     ]
 
@@ -64,7 +66,7 @@ def settle(service: Service) -> None:
     service.supervisor.command("save").result()  # then the last batch is finished, and the counts are reported
 
 
-def teach(service: Service, given: list[Given]) -> list[str]:
+def teach(service: Service, given: list[Example]) -> list[str]:
     """Teach examples, wait until they have been learned, and return their ids."""
     accepted = service.learn(given).result()
     settle(service)

@@ -9,6 +9,7 @@ import io
 import multiprocessing
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -125,6 +126,42 @@ class Served:
     ) -> None:
         if self.process.is_alive():
             self.kill()
+
+
+class Line:
+    """A connection on which any bytes may be sent."""
+
+    def __init__(self, served: Served, data: bytes = b"") -> None:
+        address = httpx.URL(served.url)
+        self.socket = socket.create_connection((address.host, address.port or 80), timeout=60)
+        self.socket.sendall(data)
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def received(self) -> bytes:
+        """Return everything that is received until the other side closes."""
+        parts = []
+        try:
+            while part := self.socket.recv(65536):
+                parts.append(part)
+        except ConnectionResetError:
+            pass
+        return b"".join(parts)
+
+    def pour(self, piece: bytes, most: int) -> int:
+        """Send a piece again and again; return how many bytes were sent until the other side closed."""
+        poured = 0
+        try:
+            while poured < most:
+                self.socket.sendall(piece)
+                poured += len(piece)
+        except OSError:
+            pass
+        return poured
 
 
 def encoded(image: Image.Image, format: str = "PNG", **how: Any) -> bytes:

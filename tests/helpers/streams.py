@@ -11,7 +11,7 @@ import evenkeel as ek
 
 Batch = tuple[Tensor, list[int]]
 MakeMethod = Callable[[], ek.Method]
-MakeAdaptor = Callable[[], ek.CBA | None]
+MakeAdaptor = Callable[[], ek.Adaptor | None]
 
 METHODS: dict[str, MakeMethod] = {
     **ek.METHODS,
@@ -54,7 +54,7 @@ def images(batches: int = 12, size: int = 6, classes: int = 4, tasks: int = 2, s
 
 def learner(
     method: ek.Method,
-    adaptor: ek.CBA | None = None,
+    adaptor: ek.Adaptor | None = None,
     *,
     outputs: int = 4,
     memory: int | str | ek.Memory = 10,
