@@ -1,4 +1,4 @@
-"""`evenkeel ledger`: list, pack and repair the runs of a grid."""
+"""`evenkeel ledger`: list, pack, repair and export the runs of a grid."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ from evenkeel.errors import RunError
 if TYPE_CHECKING:
     from evenkeel.grids.ledger import Ledger
 
-app = typer.Typer(help="List, pack and repair the runs of a ledger.", no_args_is_help=True)
+app = typer.Typer(help="List, pack, repair and export the runs of a ledger.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
 
 
@@ -59,6 +59,18 @@ def ledger_adopt(
 def ledger_pack(folder: Folder) -> None:
     """Make one file of each finished run: records, config and times are kept, weights are deleted."""
     out.print(f"{_there(folder).pack() / 1e6:.1f} MB freed.")
+
+
+@app.command("export")
+def ledger_export(
+    folder: Folder,
+    path: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .parquet or .csv.")],
+) -> None:
+    """Write one row per finished run, with measures, settings, seed, versions and cost, for other tools."""
+    from evenkeel.grids.ledger_export import write_runs
+
+    count = write_runs(_there(folder), path)
+    out.print(f"{count} runs are in {path}.", soft_wrap=True)
 
 
 def _there(folder: Path) -> "Ledger":

@@ -126,12 +126,12 @@ def key_of(run: Results) -> tuple[int, str]:
 
 def _labels(runs: Sequence[Results]) -> list[str]:
     """Return the names of the runs; where several share a name, with the settings in which they differ."""
-    flat = [
-        dict(_flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}})) for run in runs
+    described = [
+        dict(flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}})) for run in runs
     ]
     labels, uses = list[str](), Counter[str]()
-    for run, settings in zip(runs, flat, strict=True):
-        namesakes = [other for other, each in zip(flat, runs, strict=True) if each.label == run.label]
+    for run, settings in zip(runs, described, strict=True):
+        namesakes = [other for other, each in zip(described, runs, strict=True) if each.label == run.label]
         others = [other for other in namesakes if other is not settings]
         differ = [key for key in settings if key not in APART and any(o.get(key) != settings[key] for o in others)]
         enough = 3  # or more, if it takes more to distinguish it from all others
@@ -147,10 +147,11 @@ def _labels(runs: Sequence[Results]) -> list[str]:
     return labels
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Return the settings in nested tables, each with its path, without digests and names of classes."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
+            yield from flat(value, f"{above}{key}.")
         elif key not in ("digest", "classes"):
             yield f"{above}{key}", value
 

@@ -1,0 +1,61 @@
+"""A ledger as one table: every finished run is a row that other tools can read."""
+
+import csv
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import evenkeel as ek
+from evenkeel.errors import RunError, SettingsError
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.ledger_export import write_runs
+from evenkeel.grids.schedule import Grid
+from evenkeel.results.measures import MEASURES
+
+LEDGER = Path(__file__).parents[2] / "results" / "demo"
+SMALL = ["limits.train=5", "limits.test=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
+
+
+def test_each_finished_run_is_a_row_with_measures_settings_and_versions(tmp_path: Path) -> None:
+    ledger = Ledger(LEDGER)
+    assert write_runs(ledger, tmp_path / "runs.parquet") == len(ledger.entries())
+    rows = {row["key"]: row for row in pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()}
+    assert set(rows) == {entry.key for entry in ledger.entries()}
+    for entry in ledger.entries():
+        (run,), row = ledger.results([entry.key]), rows[entry.key]
+        assert (row["name"], row["seed"]) == (entry.name, entry.seed)
+        assert {name: row[f"measure.{name}"] for name in MEASURES} == {
+            name: each.of(run) for name, each in MEASURES.items()
+        }
+        assert row["config.memory.capacity"] == run.started.config["memory"]["capacity"]
+        assert row["config.adaptor.name"] == (run.started.config["adaptor"] or {}).get("name")
+        assert row["version.torch"] == run.started.versions["torch"]
+        assert row["seconds"] == sum(session.seconds for session in run.sessions) > 0
+
+
+def test_csv_has_the_same_rows_and_columns(tmp_path: Path) -> None:
+    write_runs(Ledger(LEDGER), tmp_path / "runs.parquet")
+    write_runs(Ledger(LEDGER), tmp_path / "runs.csv")
+    table = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    with (tmp_path / "runs.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {name: "" if value is None else str(value) for name, value in row.items()} for row in table
+        ]
+
+
+def test_a_setting_of_several_types_is_text(tmp_path: Path) -> None:
+    configs = [ek.load_config("digits", [*SMALL, f"memory.capacity={size}"]) for size in ("20", '"1MB"')]
+    grid = Grid(Ledger(tmp_path / "ledger"), configs, Execution(workers=0)).finish()
+    write_runs(grid.ledger, tmp_path / "runs.parquet")
+    column = pyarrow.parquet.read_table(tmp_path / "runs.parquet")["config.memory.capacity"].to_pylist()
+    assert sorted(column) == ["1MB", "20"]
+
+
+def test_an_empty_ledger_and_another_ending_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"No run in .* is finished"):
+        write_runs(Ledger(tmp_path), tmp_path / "runs.parquet")
+    with pytest.raises(SettingsError, match=r"must end in \.parquet or \.csv"):
+        write_runs(Ledger(LEDGER), tmp_path / "runs.xlsx")
+    assert list(tmp_path.iterdir()) == []
