@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import InitVar, dataclass, field
 
 from evenkeel.experiment.config import Config
+from evenkeel.grids.budget import Budget
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import launcher_for
@@ -20,7 +21,7 @@ PAUSE = 0.1  # seconds between polls
 
 @dataclass
 class Grid:
-    """Runs, which are done in this order, and their state.
+    """Runs, which are done in this order, and their state. With a `budget` those that fit into it, as it orders them.
 
     >>> import tempfile, evenkeel as ek
     >>> configs = [ek.load_config("digits", ["limits.train=5", f"seed={seed}"]) for seed in range(2)]
@@ -33,11 +34,13 @@ class Grid:
     ledger: Ledger
     configs: InitVar[Iterable[Config]]
     execution: Execution = field(default_factory=Execution)
+    budget: Budget | None = None
     runs: dict[str, Config] = field(init=False)  # by key
     waiting: deque[str] = field(default_factory=deque)
     working: dict[str, Working] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # the errors of runs that could not continue
+    left: list[str] = field(default_factory=list)  # runs that the budget had no time to begin or to end
     steps: dict[str, int] = field(default_factory=dict)  # the progress of active runs
     note: str = ""  # the launcher's
 
@@ -55,7 +58,7 @@ class Grid:
         return self
 
     def go(self) -> Iterator["Grid"]:
-        """Launch the unfinished runs; yield the grid after each poll, until all are finished or failed.
+        """Launch the unfinished runs; yield the grid after each poll, until all are finished, failed or left.
 
         Leaving the loop, by an exception or otherwise, stops the active runs.
         """
@@ -71,17 +74,23 @@ class Grid:
         self.note = launcher.note
         self.finished = [key for key in self.runs if self.ledger.finished(key)]
         done = {*self.finished}
-        self.waiting = deque(key for key in self.runs if key not in done)
+        ordered = self.runs if self.budget is None else self.budget.in_order(self.runs)
+        self.waiting = deque(key for key in ordered if key not in done)
         lives = {key: _Lives(len(self.ledger.failures(key))) for key in self.waiting}
         try:
             while self.waiting or self.working:
                 for key in self._next(launcher.slots - len(self.working)):
                     self.working[key] = launcher.start(self._job(key, launcher.threads))
                 yield self
+                if self.budget is not None:
+                    self.budget.observe(self.working)
                 for key in [key for key, each in self.working.items() if not each.at_work()]:
                     del self.working[key]
                     self._settle(key, lives[key])
                 self.steps = {key: self.ledger.step(key) for key in self.working}
+                if self.budget is not None and self.budget.is_over:
+                    self.left += [*self.working, *self.waiting]  # the active ones are resumed by the next grid
+                    break
                 time.sleep(PAUSE)
             yield self
         finally:
@@ -104,6 +113,8 @@ class Grid:
                 self.waiting.append(key)
             elif self.ledger.finished(key):
                 self.finished.append(key)
+            elif self.budget is not None and not self.budget.begins(key):
+                self.left.append(key)
             else:
                 ready.append(key)
         return ready

@@ -1,0 +1,133 @@
+"""Budgets: which runs of a grid begin, in which order, when there is time for only a part of them."""
+
+from pathlib import Path
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.errors import SettingsError
+from evenkeel.grids.budget import Budget, seconds_of
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.schedule import Grid
+
+SMALL = ["limits.train=5", "limits.test=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
+COSTS = {"er": 4.0, "derpp": 10.0, "er_ace": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3h", 10_800), ("1.5h", 5_400), ("2h30m", 9_000), ("2 h 30 min", 9_000), ("90min", 5_400), ("45s", 45)],
+)
+def test_a_budget_is_written_as_a_span_of_time(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "3", "h", "three hours", "-1h", "0h", "1h 1h", "30m2h"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"such as 3h, 2h30m or 45min"):
+        seconds_of(text)
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def config(method: str, seed: int, adaptor: str = "none") -> ek.Config:
+    return ek.load_config("digits", [*SMALL, f"method.name={method}", f"seed={seed}", f"adaptor.name={adaptor}"])
+
+
+def by_seeds(*methods: str, seeds: int = 2) -> dict[str, ek.Config]:
+    """Return runs as a table of the paper lists them: by seed, each method without and with CBA."""
+    configs = [
+        config(method, seed, adaptor) for seed in range(seeds) for method in methods for adaptor in ("none", "cba")
+    ]
+    return {run_key(each): each for each in configs}
+
+
+def cost(config: ek.Config) -> float:
+    return COSTS[config.method["name"]] * (1.5 if config.adaptor else 1.0)
+
+
+def names(keys: list[str], runs: dict[str, ek.Config]) -> list[str]:
+    return [f"{runs[key].method['name']}{'-cba' if runs[key].adaptor else ''} {runs[key].seed}" for key in keys]
+
+
+def budget(seconds: float, *, at_once: int = 1, done: dict[str, float] | None = None) -> tuple[Budget, Clock]:
+    clock = Clock()
+    return Budget(seconds, cost, lambda key: (done or {}).get(key, 0.0), at_once, clock), clock
+
+
+def test_pairs_stay_together_and_the_first_seed_of_the_cheapest_comes_first() -> None:
+    runs = by_seeds("derpp", "er", "er_ace")
+    first = ["er_ace 0", "er_ace-cba 0", "er 0", "er-cba 0", "derpp 0", "derpp-cba 0"]
+    assert names(budget(1e9)[0].in_order(runs), runs) == [*first, *(each.replace("0", "1") for each in first)]
+
+
+def test_a_cell_with_fewer_seeds_comes_before_a_cheaper_one_with_more() -> None:
+    runs = by_seeds("er_ace", seeds=2) | by_seeds("derpp", seeds=1)
+    order = names(budget(1e9)[0].in_order(runs), runs)
+    assert order == ["er_ace 0", "er_ace-cba 0", "derpp 0", "derpp-cba 0", "er_ace 1", "er_ace-cba 1"]
+
+
+@pytest.mark.parametrize(("seconds", "at_once", "runs"), [(9.9, 1, 0), (10, 1, 2), (6, 2, 2), (5.9, 2, 0), (12, 2, 4)])
+def test_a_pair_begins_only_if_both_can_end_in_time(seconds: float, at_once: int, runs: int) -> None:
+    table = by_seeds("er")
+    plan, _ = budget(seconds, at_once=at_once)
+    assert len(plan.planned(plan.in_order(table))) == runs
+
+
+def test_what_is_done_of_a_run_needs_no_time() -> None:
+    runs = by_seeds("er", seeds=1)
+    plain, cba = runs
+    plan, _ = budget(5, done={plain: 1.0, cba: 0.5})
+    plan.in_order(runs)
+    assert plan.begins(cba)
+
+
+def test_a_busy_machine_is_noticed_by_the_pace_of_its_runs() -> None:
+    runs, done = by_seeds("er"), dict[str, float]()
+    first, second, third, _ = runs
+    plan, clock = budget(21, done=done)
+    plan.in_order(runs)
+    assert plan.begins(first)
+    clock.now += 4
+    done[first] = 0.5  # twice as slow as estimated
+    plan.observe([first])
+    assert plan.pace == 2
+    assert plan.begins(second)
+    assert not plan.begins(third)
+    clock.now += 17
+    assert plan.is_over
+
+
+def test_a_grid_begins_only_what_fits_and_leaves_the_rest(tmp_path: Path) -> None:
+    runs = by_seeds("er_ace", "er")
+    ledger = Ledger(tmp_path)
+    plan, _ = budget(9)  # a pair of ER-ACE takes 2.5, one of ER 10; the clock stands still
+    grid = Grid(ledger, runs.values(), Execution(workers=0, save_every=0), plan).finish()
+    assert names(grid.finished, runs) == ["er_ace 0", "er_ace-cba 0", "er_ace 1", "er_ace-cba 1"]
+    assert names(grid.left, runs) == ["er 0", "er-cba 0", "er 1", "er-cba 1"]
+    again = Grid(ledger, runs.values(), Execution(workers=0, save_every=0)).finish()
+    assert not again.left
+    assert len(again.finished) == 8
+
+
+def test_active_runs_stop_when_the_budget_is_over_and_resume_later(tmp_path: Path) -> None:
+    whole = ek.load_config("digits", ["limits.train=100", "threads=1"])
+    plan, clock = budget(1e6)
+    grid = Grid(Ledger(tmp_path), [whole], Execution(workers=0, save_every=0), plan)
+    for now in grid.go():
+        if any(now.steps.values()):
+            clock.now += 1e6
+    assert grid.left == list(grid.runs)
+    assert not grid.finished
+    step = grid.ledger.step(*grid.runs)
+    assert step > 0
+    assert Grid(Ledger(tmp_path), [whole], Execution(workers=0)).finish().finished == list(grid.runs)
