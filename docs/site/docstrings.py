@@ -18,8 +18,9 @@ class Docstrings(Extension):  # type: ignore[misc, unused-ignore] # griffe is no
             obj.docstring.value = DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
 
     def on_attribute_instance(self, *, attr: Attribute, **_: Any) -> None:
-        if attr.docstring is None and (text := _comment(attr)):
-            attr.docstring = Docstring(text[0].upper() + text[1:], parent=attr)
+        if attr.docstring is None and attr.annotation is not None:  # a field; without an annotation, an inner matter
+            text = _comment(attr)
+            attr.docstring = Docstring(text[:1].upper() + text[1:], parent=attr)
 
     def on_function_instance(self, *, func: Function, **_: Any) -> None:
         settings = [line for parameter in func.parameters if (line := _description(parameter))]
