@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+PUBLISHING := $(VENV)/.publishing
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint bench docs site package clean
 
 # The same as these two commands by hand; interrupted and repeated, it resumes where it left off.
 demo: $(INSTALLED)
@@ -16,7 +17,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 -rs
 
 # Includes the tests that take minutes and are similar to others.
-test-all: $(READY)
+test-all: $(READY) $(PUBLISHING)
 	$(BIN)/python -m pytest -n 2 -rs -m ""
 
 lint: $(READY)
@@ -34,19 +35,34 @@ bench: $(READY)
 	$(BIN)/python benchmarks/service_load.py --write
 	$(BIN)/python benchmarks/body_cost.py
 
-# Fill the tables of docs/reproduction.md from the ledgers under results/.
+# Fill the tables and figures of README and docs from the ledgers under results/ and from the code.
 docs: $(READY)
 	$(BIN)/python docs/fill.py
+
+# Build the documentation site in build/site/html: strict, so a broken link fails, and without the network.
+site: $(PUBLISHING)
+	$(BIN)/python docs/site/build.py
+
+# Build wheel and sdist, check them, and run the quickstart in an environment that has only the wheel.
+package: $(READY) $(PUBLISHING)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m pytest tests/test_package.py -m ""
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-# The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA.
+# The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA. Most modules of the
+# packages are never imported: without --no-compile, compiling them is more than half of the work.
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable .
 	touch $@
 
 $(READY): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(PUBLISHING): $(INSTALLED)
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[docs,release]'
 	touch $@

@@ -1,7 +1,7 @@
 """Fill README and docs from the ledgers under results/: `make docs`.
 
 A place to fill is a comment with a command, such as <!-- $ evenkeel table results/digits -->, and ends at <!-- end -->.
-The settings of the learner come from its signature.
+The settings of the learner come from its signature, the measures from the docstrings of their formulas.
 The figures in docs/images are drawn here.
 """
 
@@ -18,13 +18,16 @@ from evenkeel.cli import app
 from evenkeel.config.schema import LearnerSettings
 from evenkeel.report.scene import Scene, series
 from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw
+from evenkeel.results import metrics
+from evenkeel.results.measures import MEASURES, NOTATION, Measure
 from evenkeel.results.run_files import Results, find_runs
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "experiments.md", ROOT / "docs" / "reproduction.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "measures", "reproduction")))
 IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
 LEARNER = re.compile(r"(<!-- the settings of the learner -->\n).*?(?=<!-- end -->)", re.S)
+FORMULAS = re.compile(r"(<!-- the measures -->\n).*?(?=<!-- end -->)", re.S)
 PLAIN, OURS = PALETTE[1], PALETTE[0]
 DARK = {INK: "#e6edf3", MUTED: "#9aa5b1", GRID: "#30363d", PLAIN: "#ff8f4d", OURS: "#58b4ff"}
 
@@ -39,7 +42,8 @@ def filled(text: str) -> str:
         return f"{place[1]}\n{output.getvalue().strip()}\n\n"
 
     os.chdir(ROOT)  # the paths of ledgers in the commands are relative to it
-    return LEARNER.sub(lambda place: f"{place[1]}\n{_settings_of_the_learner()}\n\n", PLACE.sub(fill, text))
+    text = LEARNER.sub(lambda place: f"{place[1]}\n{_settings_of_the_learner()}\n\n", PLACE.sub(fill, text))
+    return FORMULAS.sub(lambda place: f"{place[1]}\n{_measures()}\n\n", text)
 
 
 def _settings_of_the_learner() -> str:
@@ -49,6 +53,20 @@ def _settings_of_the_learner() -> str:
         for name, field in LearnerSettings.model_fields.items()
     ]
     return "\n".join(["| `[learner]` | default | |", "|---|---|---|", *rows])
+
+
+def _measures() -> str:
+    """Return the notation and, for each measure, its formula, who uses it and its name in commands."""
+    return "\n\n".join([NOTATION, *(_measure(name, measure) for name, measure in MEASURES.items())])
+
+
+def _measure(name: str, measure: Measure) -> str:
+    formula, _, remark = measure.formula.partition("; ")
+    about = f"{remark[0].upper()}{remark[1:]}." if remark else ""
+    if not remark or all(each.formula != formula for each in MEASURES.values()):  # otherwise, another measure says it
+        docstring = next(text for each in vars(metrics).values() if (text := each.__doc__ or "").startswith(formula))
+        about = " ".join([*docstring.partition("\n")[2].split(), about])
+    return f"## {measure.heading}\n\n```text\n{formula}\n```\n\n{about.strip()} In commands: `{name}`."
 
 
 def images() -> dict[str, str]:

@@ -1,0 +1,48 @@
+"""The blocks of a page, run as a reader would: each in a fresh interpreter or shell."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"```(?P<language>python|sh)\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+class Block(NamedTuple):
+    language: str
+    code: str
+    output: str | None  # shown right below it, if it is
+
+
+def blocks(page: str, *languages: str) -> list[Block]:
+    """Return the blocks of a page in these languages, python or sh."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [Block(*block.groups()) for block in BLOCK.finditer(text) if block["language"] in languages]
+
+
+def run_block(block: Block, folder: Path) -> None:
+    """Run a block in a folder and compare what it prints with the output shown."""
+    command = [sys.executable, "-c"] if block.language == "python" else ["bash", "-ec"]
+    done = subprocess.run(
+        [*command, block.code], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if block.output is not None:
+        # Another processor may round otherwise, which can change a prediction.
+        assert NUMBER.sub("*", done.stdout) == NUMBER.sub("*", block.output)
+        assert _numbers(done.stdout) == pytest.approx(_numbers(block.output), abs=5)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of an activated .venv."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in NUMBER.findall(text)]
