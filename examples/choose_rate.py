@@ -16,7 +16,7 @@ from evenkeel.results.measures import MEASURES
 
 SEEDS = range(100, 105)
 QUIET = ["evaluation.every=5", "evaluation.alignment=0", "evaluation.prequential=false"]
-SHOWN = ("acc", "fm", "learning_accuracy")
+SHOWN = ("acc", "fm", "learning_within")
 
 
 def main() -> None:

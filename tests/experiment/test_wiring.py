@@ -155,6 +155,16 @@ def test_a_sample_is_drawn_at_random() -> None:
     assert np.mean(parts) == pytest.approx(19.5, abs=3)  # not the first ones; this mean has a standard deviation of 0.7
 
 
+def test_bias_toward_a_task_raises_its_accuracy_but_not_the_one_within_the_task() -> None:
+    y = torch.arange(400) % 4
+    test_set = TestSet(torch.zeros(400, 1), y, y // 2, ["a", "b", "c", "d"], [[0, 1], [2, 3]])
+    test_set = replace(test_set, y=y[y.argsort(stable=True)], task=(y // 2).sort().values)
+    fair = torch.randn(400, 4, generator=torch.Generator().manual_seed(0)) + torch.eye(4)[test_set.y]
+    biased = fair + torch.tensor([0.0, 0.0, 2.0, 2.0])
+    assert test_set.accuracy(biased)[1] > test_set.accuracy(fair)[1] + 10
+    assert test_set.masked(biased) == test_set.masked(fair)
+
+
 # ---- every measure, by number ----
 
 
@@ -187,6 +197,7 @@ def by_hand() -> ek.Results:
 EXPECTED = {
     "acc": 65.0,
     "fm": 40.0,
+    "learning_within": (95 + 97) / 2,
     "acc_auc": (70 + 88 + 45 + 65) / 4,
     "learning_accuracy": 85.0,
     "acc_seen": 67.0,

@@ -36,6 +36,7 @@ from evenkeel.config.parts import (
 from evenkeel.config.written import without_later_defaults
 from evenkeel.data.scenarios import SCENARIOS
 from evenkeel.data.sources import SOURCES
+from evenkeel.data.unclean import UNCLEAN
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.learning.adaptors import ADAPTORS
 from evenkeel.learning.augment import AUGMENTS
@@ -147,16 +148,24 @@ else:
     LearnerSettings = create_model("LearnerSettings", __base__=LearnerTable, **OF_SIGNATURE)
 
 
-def _class_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
-    """Return the fields of a scenario made of classes: the number of tasks, or the classes of each, and the order."""
+Noise = Annotated[float, Field(ge=0, lt=1)]
+Imbalance = Annotated[Annotated[float, Field(ge=1)] | None, OR_NONE]
+
+
+def _stream_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
+    """Return the fields that the stream adds to a scenario.
+
+    All have noise and imbalance. One made of classes has the number of tasks, or the classes of each, and the order.
+    """
+    unclean = {"noise": (Noise, UNCLEAN["noise"]), "imbalance": (Imbalance, UNCLEAN["imbalance"])}
     if get_type_hints(scenario)["tasks"] is int:
-        return {}
-    return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given")}
+        return unclean
+    return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given"), **unclean}
 
 
 PARTS: dict[str, Kind] = {
     "data": Kind(SOURCES, withheld=("root", "progress")),
-    "scenario": Kind(SCENARIOS, withheld=("labels", "seed"), added=_class_settings),
+    "scenario": Kind(SCENARIOS, withheld=("labels", "seed"), added=_stream_settings),
     "net": Kind(NETS, withheld=("classes", "channels", "features", "seed")),
     "method": Kind(METHODS, buildable=True),
     "adaptor": Kind(ADAPTORS, buildable=True, optional=True),

@@ -106,7 +106,8 @@ def stream(
     """Return the batches that `evenkeel run` learns from with this scenario and seed, bit for bit.
 
     tasks: a number, or the classes of each task. batch: samples per batch. drop_last: drop an incomplete batch at the
-    end of a task. settings: the others of the scenario, such as percent=10 of "blurry".
+    end of a task. settings: the others of the scenario, such as percent=10 of "blurry", and noise=0.2 (the share of
+    wrong labels) or imbalance=20 (from the most frequent class to the rarest), which all scenarios have.
 
     >>> for x, y in stream(load_data("digits"), tasks=5, batch=10):
     ...     print(x.shape, x.dtype, y[:3])

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -11,10 +12,11 @@ from torch import Tensor
 
 from evenkeel.config.build import adaptor_of, make_learner, method_of, task_free, with_policy
 from evenkeel.config.parts import PartSettings
-from evenkeel.data.dataset import DataSet, Progress
+from evenkeel.data.dataset import DataSet, Progress, Split
 from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
 from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
+from evenkeel.data.unclean import UNCLEAN, imbalanced, noisy
 from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.testset import TestSet
@@ -52,13 +54,11 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     limits = config.limits
     if limits.train or limits.test or limits.held_out:
         data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
-    plan = _plan(config, data)
+    plan, train = _plan(config, data)
     passes = method_of(config).mixed_passes
     if passes:
         plan = mixed(plan, passes=passes, seed=config.seed)
-    stream = PlannedStream(
-        data.train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last
-    )
+    stream = PlannedStream(train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last)
     return Setup(
         config=config if own is None else config.model_copy(update={"data": {"name": own.name}}),
         stream=stream,
@@ -97,6 +97,11 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
             raise SettingsError(
                 f"limits.{name} needs a data set. A stream of your own has the batches you give, and is tested on the "
                 "samples you give; leave it out."
+            )
+    for name, clean in UNCLEAN.items():
+        if config.scenario is not None and config.scenario[name] != clean:
+            raise SettingsError(
+                f"scenario.{name} needs a data set. A stream of your own arrives as it is; leave it out."
             )
     config = with_policy(config)
     stream = OpenStream(batches)
@@ -147,19 +152,32 @@ def _how_to_get_boundaries(config: Config) -> str:
     return "Choose a scenario that does"
 
 
-def _plan(config: Config, data: DataSet) -> Plan:
-    """Return the tasks of the scenario, or the first of them; all are planned, so that the first stay the same."""
+def _plan(config: Config, data: DataSet) -> tuple[Plan, Split]:
+    """Return the tasks of the scenario, or the first of them, and the training data with the labels that arrive.
+
+    All tasks are planned, so that the first stay the same, and planned by the right labels, so that noise does not
+    change the order of the samples.
+    """
     table, first = dict(config.scenario or {}), config.limits.tasks
-    scenario = SCENARIOS[table["name"]]
-    if get_type_hints(scenario)["tasks"] is not int:
-        table["tasks"] = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
-    plan: Plan = build(table, SCENARIOS, torch.from_numpy(np.array(data.train.y)), seed=config.seed)
+    noise, imbalance = table.pop("noise"), table.pop("imbalance")
+    together = [list(range(len(data.classes)))]  # classes that share their tasks
+    if get_type_hints(SCENARIOS[table["name"]])["tasks"] is not int:
+        together = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
+        table["tasks"] = together
+    labels = torch.from_numpy(np.array(data.train.y))
+    kept = torch.arange(len(labels))
+    if imbalance is not None:
+        kept = imbalanced(labels, list(chain.from_iterable(together)), ratio=imbalance, seed=config.seed)
+    plan: Plan = build(table, SCENARIOS, labels[kept], seed=config.seed)
     if first is not None and first > len(plan.tasks):
         raise SettingsError(
             f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)} tasks. "
             "Leave it out for all of them."
         )
-    return replace(plan, tasks=plan.tasks[:first])
+    tasks = [replace(task, passes=tuple(kept[samples] for samples in task.passes)) for task in plan.tasks[:first]]
+    if noise:
+        labels[kept] = noisy(labels[kept], together, share=noise, seed=config.seed)
+    return replace(plan, tasks=tuple(tasks)), replace(data.train, y=labels.numpy())
 
 
 def _test_set(plan: Plan, data: DataSet) -> TestSet:

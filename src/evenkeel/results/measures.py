@@ -108,8 +108,15 @@ def _over(
 MEASURES: dict[str, Measure] = {
     "acc": _over("ACC", metrics.average_accuracy, _matrix(), headline=True),
     "fm": _over("FM", metrics.forgetting, _matrix(), lower=True, headline=True),
+    "learning_within": _over(
+        "within-task learning accuracy",
+        metrics.learning_accuracy,
+        _matrix("masked"),
+        scored="; only outputs of the sample's own task compete, so that bias toward the newest task is no advantage",
+        headline=True,
+    ),
     "acc_auc": _over("ACC_AUC", metrics.area_under_curve, _points, headline=True),
-    "learning_accuracy": _over("learning accuracy", metrics.learning_accuracy, _matrix(), headline=True),
+    "learning_accuracy": _over("learning accuracy", metrics.learning_accuracy, _matrix()),
     "acc_seen": _over(
         "ACC, seen classes",
         metrics.average_accuracy,

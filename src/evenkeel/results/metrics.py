@@ -41,7 +41,8 @@ def triangle_accuracy(r: Matrix) -> float:
 def learning_accuracy(r: Matrix) -> float:
     """LA = mean over i of R[i, i]
 
-    Used in work on transfer, such as MER: how well each task was learned when it arrived.
+    Used in work on transfer, such as MER: how well each task was learned when it arrived. If all outputs compete it
+    rewards bias toward the newest task; if only those of the task's own classes do, it shows plasticity alone.
     """
     return float(np.diagonal(r).mean())
 
