@@ -108,7 +108,8 @@ def second_task(make: Callable[[], ek.Net], method: ek.Method) -> tuple[Block, e
 
 def blank_view(y: Tensor, *, corrected: bool) -> ek.View:
     nothing = torch.zeros(len(y), CLASSES)
-    return ek.View(nothing, y, {}, nothing, nothing, nothing.clone() if corrected else nothing)
+    adapted = nothing.clone() if corrected else nothing
+    return ek.View(nothing, y, {}, nothing, nothing, adapted, adapted)
 
 
 def cba(every: int) -> ek.CBA:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from evenkeel import CBA, Learner, Method, Net, View
-from evenkeel.learning.adaptors.cba import unrolled_step
+from evenkeel.learning.adaptors.bilevel import unrolled_step
 from evenkeel.learning.step import Outcome, Step
 from tests.helpers.reference_cba import Group, Sgd
 
@@ -119,7 +119,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     monkeypatch.setattr(Step, "__call__", spied_call)
     monkeypatch.setattr(kind, "loss", spied_loss)
     monkeypatch.setattr(kind, "query_loss", spied_query_loss)
-    monkeypatch.setattr("evenkeel.learning.adaptors.cba.unrolled_step", spied_unrolled_step)
+    monkeypatch.setattr("evenkeel.learning.adaptors.bilevel.unrolled_step", spied_unrolled_step)
     monkeypatch.setattr(CBA, "_step", spied_adam)
     return updates
 
