@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from evenkeel import CBA, Learner, Method, Net, View
+from evenkeel import CBA, Adaptor, Learner, Method, Net, View
 from evenkeel.learning.adaptors.bilevel import unrolled_step
 from evenkeel.learning.step import Outcome, Step
 from tests.helpers.reference_cba import Group, Sgd
@@ -46,7 +46,7 @@ def batch(classes: tuple[int, int], seed: int) -> tuple[Tensor, Tensor]:
 
 def second_task(
     method: Method,
-    cba: CBA,
+    adaptor: Adaptor,
     optimizer: Callable[[Net], SGD] = OPTIMIZERS["momentum-decay"],
     outputs: int = 5,
     *,
@@ -58,7 +58,7 @@ def second_task(
     """
     net = small_net(outputs)
     learner = Learner(
-        net, method, adaptor=cba, memory=30, replay=REPLAY, repeats=repeats, optimizer=optimizer(net), seed=3
+        net, method, adaptor=adaptor, memory=30, replay=REPLAY, repeats=repeats, optimizer=optimizer(net), seed=3
     )
     for seed in range(3):
         learner.learn(*batch((0, 1), seed))

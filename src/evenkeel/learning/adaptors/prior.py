@@ -112,7 +112,7 @@ class Prior(Adaptor):
 
     def offset(self, *, learning: bool = False) -> Tensor:
         """Return (outputs,) o = tau log pi. tau is a constant unless `learning`."""
-        least = LEAST / (self.pi > 0).sum()
+        least = LEAST / (self.pi > 0).sum().to(self.pi.dtype)
         log_pi = torch.maximum(self.pi, least).log()
         if not self.is_learned:
             return float(self.tau) * log_pi
