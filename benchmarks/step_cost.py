@@ -68,12 +68,12 @@ def bare(make: Callable[[], ek.Net], groups: int, layout: torch.memory_format | 
     return block
 
 
-def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.CBA | None) -> Block:
+def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.Adaptor | None) -> Block:
     learner = ek.Learner(
         make(), method, adaptor=adaptor, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(10)
     )
     x, y = images(MEMORY, seed=0)  # the memory starts full, with every column that the method stores
-    stored = method.remember(blank_view(y, corrected=adaptor is not None))
+    stored = method.remember(blank_view(y, corrected=isinstance(adaptor, ek.CBA)))
     if method.rehearses:
         for part in learner.memories:
             part.insert({"x": x, "y": y, **stored}, torch.Generator())
@@ -108,7 +108,8 @@ def second_task(make: Callable[[], ek.Net], method: ek.Method) -> tuple[Block, e
 
 def blank_view(y: Tensor, *, corrected: bool) -> ek.View:
     nothing = torch.zeros(len(y), CLASSES)
-    return ek.View(nothing, y, {}, nothing, nothing, nothing.clone() if corrected else nothing)
+    adapted = nothing.clone() if corrected else nothing
+    return ek.View(nothing, y, {}, nothing, nothing, adapted, adapted)
 
 
 def cba(every: int) -> ek.CBA:
@@ -126,6 +127,7 @@ def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str,
             base = "bare, 3 groups"
             blocks[base] = ("bare, 2 groups", bare(make, 3))
         blocks[name] = (base, learning(make, METHODS[name](), None))
+        blocks[f"{name} + Prior"] = (name, learning(make, METHODS[name](), ek.Prior()))
         blocks[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
         blocks[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
     return blocks

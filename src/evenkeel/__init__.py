@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.experiment.run import run as run
     from evenkeel.learning.adaptors import CBA as CBA
     from evenkeel.learning.adaptors import Adaptor as Adaptor
+    from evenkeel.learning.adaptors import Prior as Prior
     from evenkeel.learning.augment import AUGMENTS as AUGMENTS
     from evenkeel.learning.augment import CropFlip as CropFlip
     from evenkeel.learning.augment import PerSample as PerSample
@@ -77,7 +78,7 @@ PUBLIC = {  # the public names, by the module that defines them
     "experiment.config": ["Config", "load_config"],
     "experiment.quickstart": ["accuracy", "load_data", "stream"],
     "experiment.run": ["run"],
-    "learning.adaptors": ["CBA", "Adaptor"],
+    "learning.adaptors": ["CBA", "Adaptor", "Prior"],
     "learning.augment": ["AUGMENTS", "CropFlip", "PerSample", "RandAugment"],
     "learning.classifier": ["Classifier"],
     "learning.contract": ["check_method"],

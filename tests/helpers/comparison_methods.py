@@ -137,7 +137,7 @@ def assert_gradient(
     loss: Callable[[Sequence[ek.View]], Tensor], reference: Callable[[Sequence[ek.View]], float], views: list[ek.View]
 ) -> None:
     """Compare autograd of `loss` with differences of the slow reference, in random directions of a net's outputs."""
-    names = ("logits", "adapted", "features")
+    names = ("logits", "adapted", "comparable", "features")
     views = [replace(one, **{name: getattr(one, name).detach().requires_grad_() for name in names}) for one in views]
     inputs = [getattr(one, name) for one in views for name in names]
     gradient = torch.autograd.grad(loss(views), inputs, materialize_grads=True, allow_unused=True)

@@ -28,12 +28,13 @@ def random(*shape: int, seed: int) -> Tensor:
 
 
 def view(y: Sequence[int], seed: int, stored: Mapping[str, Tensor] | None = None, *, corrected: bool = True) -> View:
-    """Return a view whose adapted logits are unrelated to the plain ones, so that using the wrong ones is detected."""
+    """Return a view whose three kinds of logits are unrelated, so that using the wrong ones is detected."""
     n = len(y)
     logits = random(n, OUTPUTS, seed=seed).requires_grad_()
     adapted = random(n, OUTPUTS, seed=seed + 100).requires_grad_() if corrected else logits
+    comparable = random(n, OUTPUTS, seed=seed + 400).requires_grad_() if corrected else logits
     x, features = random(n, FEATURES, seed=seed + 200), random(n, FEATURES, seed=seed + 300)
-    return View(x, torch.tensor(y), stored or {}, features, logits, adapted)
+    return View(x, torch.tensor(y), stored or {}, features, logits, adapted, comparable)
 
 
 def linear_net(outputs: int = OUTPUTS, seed: int = 0) -> Net:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from evenkeel import CBA, Learner, Method, Net, View
-from evenkeel.learning.adaptors.cba import unrolled_step
+from evenkeel import CBA, Adaptor, Learner, Method, Net, View
+from evenkeel.learning.adaptors.bilevel import unrolled_step
 from evenkeel.learning.step import Outcome, Step
 from tests.helpers.reference_cba import Group, Sgd
 
@@ -46,7 +46,7 @@ def batch(classes: tuple[int, int], seed: int) -> tuple[Tensor, Tensor]:
 
 def second_task(
     method: Method,
-    cba: CBA,
+    adaptor: Adaptor,
     optimizer: Callable[[Net], SGD] = OPTIMIZERS["momentum-decay"],
     outputs: int = 5,
     *,
@@ -58,7 +58,7 @@ def second_task(
     """
     net = small_net(outputs)
     learner = Learner(
-        net, method, adaptor=cba, memory=30, replay=REPLAY, repeats=repeats, optimizer=optimizer(net), seed=3
+        net, method, adaptor=adaptor, memory=30, replay=REPLAY, repeats=repeats, optimizer=optimizer(net), seed=3
     )
     for seed in range(3):
         learner.learn(*batch((0, 1), seed))
@@ -119,7 +119,7 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     monkeypatch.setattr(Step, "__call__", spied_call)
     monkeypatch.setattr(kind, "loss", spied_loss)
     monkeypatch.setattr(kind, "query_loss", spied_query_loss)
-    monkeypatch.setattr("evenkeel.learning.adaptors.cba.unrolled_step", spied_unrolled_step)
+    monkeypatch.setattr("evenkeel.learning.adaptors.bilevel.unrolled_step", spied_unrolled_step)
     monkeypatch.setattr(CBA, "_step", spied_adam)
     return updates
 

@@ -24,6 +24,9 @@ ADAPTORS: dict[str, MakeAdaptor] = {
     "none": lambda: None,
     "cba": partial(ek.CBA, hidden=(8,), every=2, lr=1e-2),
     "cba-paper": partial(ek.CBA.as_paper, hidden=(8,)),
+    "cba-prior": partial(ek.CBA, hidden=(8,), every=2, lr=1e-2, prior=True),
+    "prior": ek.Prior,
+    "prior-learned": partial(ek.Prior, tau="learned", every=2),
     "joint": partial(ek.CBA, hidden=(8,), every=1, training="joint"),
     "joint+memory": partial(ek.CBA, hidden=(8,), every=1, training="joint+memory"),
 }

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,9 +64,26 @@ class Mine(Method):
         return torch.stack([cross_entropy(new), *(self.weight * cross_entropy(view) for view in old)]).sum()
 
 
+class WeighsByConfidence(Mine):
+    """A column with an entry per output that weighs samples, but is compared with nothing."""
+
+    logit_columns = ("before",)
+
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return {"before": new.comparable}
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return sum((self._weighed(view) for view in old), cross_entropy(new))
+
+    def _weighed(self, view: View) -> Tensor:
+        confidence = view.stored["before"].softmax(dim=1).gather(1, view.y[:, None]).flatten()
+        return (confidence * F.cross_entropy(view.adapted, view.y, reduction="none")).mean()
+
+
 GOOD: dict[str, MakeMethod] = {
     **METHODS,
     "a-users-own": Mine,
+    "another": WeighsByConfidence,
 }
 
 
@@ -240,6 +258,26 @@ class AssertsTooMuch(Mine):
         return super().loss(new, old)
 
 
+class StoresAdapted(DERpp):
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        return {"logits": new.logits, "adapted": new.adapted}
+
+
+class DistilsAdapted(DERpp):
+    """It stores what it should, but draws `adapted` toward it."""
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(replace(new, comparable=new.adapted), [replace(one, comparable=one.adapted) for one in old])
+
+
+class FollowsItsTeacher(CLSER):
+    """The cross-entropy of `adapted` to a teacher's probabilities."""
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        soft = (F.cross_entropy(one.adapted, one.stored["teacher"].softmax(dim=1)) for one in old)
+        return sum(soft, cross_entropy(new))
+
+
 BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
     "impure-counter": (CountsItsCalls, "loss_is_pure", "two values for the same views"),
     "impure-chance": (RollsDice, "loss_is_pure", "two values for the same views; keep randomness"),
@@ -266,6 +304,9 @@ BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
         "silent_adaptor_changes_nothing",
         "An adaptor that corrects nothing changes the result",
     ),
+    "stores-the-prior": (StoresAdapted, "offsets_are_not_stored", "`remember` stores view.adapted in adapted"),
+    "distils-the-prior": (DistilsAdapted, "offsets_are_not_distilled", "compare view.comparable or view.logits"),
+    "follows-its-teacher": (FollowsItsTeacher, "offsets_are_not_distilled", "compares view.adapted with a stored"),
     "state-outside-buffers": (
         KeepsItsStateToItself,
         "resume_is_exact",
@@ -328,3 +369,4 @@ def test_an_error_is_reported_only_by_the_checks_it_concerns() -> None:
     assert set(report_on(LosesASetting)) == {"settings_are_kept"}
     assert set(report_on(LearnsFromPredictions)) == {"prediction_changes_nothing"}
     assert set(report_on(KeepsItsStateToItself)) == {"resume_is_exact"}
+    assert set(report_on(DistilsAdapted)) == {"offsets_are_not_distilled"}

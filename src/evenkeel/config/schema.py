@@ -90,7 +90,7 @@ class MemorySettings(StrictModel):
 
 class OptimizerSettings(StrictModel):
     name: Annotated[
-        str, Field(description=f"One of {', '.join(OPTIMIZERS)}; CBA needs one that it can unroll, such as SGD")
+        str, Field(description=f"One of {', '.join(OPTIMIZERS)}; CBA and a learned prior unroll it: only SGD can be")
     ] = "SGD"
     lr: PositiveFloat = LR
     """Learning rate (constant)"""

@@ -135,6 +135,53 @@ def adaptor_has_something_to_correct(make: MakeMethod) -> None:
         raise MethodError("CBA was never trained, although memory held old classes.")
 
 
+def offsets_are_not_stored(make: MakeMethod) -> None:
+    """Check that what is stored does not depend on an offset of the adaptor, which will be another at replay."""
+    if make().no_adaptor:
+        return
+    stored = []
+    for size in (0.0, 1.0):
+        learner = _learner(make(), _Offset(size=size))
+        _learn(learner, _stream()[:1])
+        names = learner.memory.extra_columns or ()
+        stored.append({name: learner.memory.column(name) for name in names})
+    changed = [name for name, column in stored[0].items() if not _same(column, stored[1].get(name))]
+    if changed or stored[0].keys() != stored[1].keys():
+        raise MethodError(
+            f"`remember` stores view.adapted in {', '.join(changed) or 'its columns'}. Its offset (of a prior, say) is "
+            "another when the samples are replayed; store view.comparable."
+        )
+
+
+def offsets_are_not_distilled(make: MakeMethod) -> None:
+    """Check that no column with an entry per output, stored or recalled, is compared with `view.adapted`.
+
+    If it were, other columns would turn the gradient with respect to `adapted`. (It may become longer: a column may
+    weigh a sample's cross-entropy.)
+    """
+    if make().no_adaptor:
+        return
+    learner = _learner(make(), _Offset(size=1.0))
+    loss = learner.method.loss
+
+    def probed(new: View, old: Sequence[View]) -> Tensor:
+        directions = []
+        for views in ((new, *old), tuple(map(_with_other_columns, (new, *old)))):
+            leaves = [replace(view, adapted=view.adapted.detach().requires_grad_()) for view in views]
+            adapted = [view.adapted for view in leaves]
+            slopes = torch.autograd.grad(loss(leaves[0], leaves[1:]), adapted, materialize_grads=True)
+            directions.append(nn.functional.normalize(torch.cat(slopes), dim=1))
+        if not torch.allclose(directions[0], directions[1], atol=1e-3):
+            raise MethodError(
+                "`loss` compares view.adapted with a stored or recalled column. Its offset (of a prior, say) was "
+                "another, or none, when the column was computed; compare view.comparable or view.logits."
+            )
+        return loss(new, old)
+
+    learner.method.loss = probed  # type: ignore[method-assign]
+    _learn(learner, _stream())
+
+
 def prediction_changes_nothing(make: MakeMethod) -> None:
     learner = _learner(make(), None)
     _learn(learner, _stream())
@@ -234,6 +281,8 @@ CHECKS: list[Callable[[MakeMethod], None]] = [
     global_generator_is_left_alone,
     silent_adaptor_changes_nothing,
     adaptor_has_something_to_correct,
+    offsets_are_not_stored,
+    offsets_are_not_distilled,
     prediction_changes_nothing,
     resume_is_exact,
     head_can_grow,
@@ -251,7 +300,19 @@ class _Silent(Adaptor):
     """An adaptor that corrects nothing."""
 
     def correct(self, view: View, *, learning: bool = False) -> View:
-        return replace(view, adapted=view.logits + torch.zeros_like(view.logits))
+        same = view.logits + torch.zeros_like(view.logits)
+        return replace(view, adapted=same, comparable=same)
+
+
+class _Offset(Adaptor):
+    """An adaptor that adds a constant to the logits of each class, as a prior does."""
+
+    def __init__(self, *, size: float) -> None:
+        self.size = size
+
+    def correct(self, view: View, *, learning: bool = False) -> View:
+        offset = self.size * torch.arange(1.0, 1 + view.logits.shape[1])
+        return replace(view, adapted=view.logits + offset)
 
 
 def _cba() -> Adaptor:
@@ -296,7 +357,19 @@ def _weights(learner: Learner) -> Tensor:
 
 def _contents(view: View) -> dict[str, Any]:
     tensors = {"x": view.x, "y": view.y, "features": view.features, "logits": view.logits, "adapted": view.adapted}
+    tensors["comparable"] = view.comparable
     return {name: value.detach() for name, value in {**tensors, **view.stored}.items()}
+
+
+def _with_other_columns(view: View) -> View:
+    """Return the view with other numbers in the columns that have an entry per output."""
+    generator = torch.Generator().manual_seed(0)
+    columns = {
+        name: torch.randn(column.shape, generator=generator)
+        for name, column in view.stored.items()
+        if column.shape == view.logits.shape and column.is_floating_point()
+    }
+    return replace(view, stored={**view.stored, **columns})
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -203,14 +203,14 @@ class Step:
         return views
 
     def _joint(self, *draws: Draw) -> list[View]:
-        """Forward all the draws as one batch and split the result; `adapted` is `logits` itself until corrected."""
+        """Forward all the draws as one batch and split the result; a view's logits are one tensor until corrected."""
         sizes = [len(draw.y) for draw in draws]
         x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
         with running_statistics(self.net) if len(x) == 1 else nullcontext():
             features = self.net.features(x)
             logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
-        return [View(draw.x, draw.y, draw.stored, feature, logit, logit) for draw, feature, logit in parts]
+        return [View(draw.x, draw.y, draw.stored, feature, logit, logit, logit) for draw, feature, logit in parts]
 
 
 def _require_finite(name: str, *values: Tensor) -> None:

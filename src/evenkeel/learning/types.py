@@ -20,14 +20,15 @@ class Draw:
 
 @dataclass(frozen=True)
 class View:
-    """A group of samples as the network sees it. Without an adaptor `adapted` is `logits`, the same tensor."""
+    """A group of samples as the network sees it. Without an adaptor all three kinds of logits are the same tensor."""
 
     x: Tensor  # (n, ...) network input
     y: Tensor  # (n,) int64 outputs
     stored: Mapping[str, Tensor]  # columns of `remember` and `recall`, each (n, ...)
     features: Tensor  # (n, features) the input of the head
     logits: Tensor  # (n, outputs) of the plain head
-    adapted: Tensor  # (n, outputs) corrected by the adaptor
+    adapted: Tensor  # (n, outputs) corrected by the adaptor, for cross-entropies
+    comparable: Tensor  # (n, outputs) without what fits this update only (a prior): to store, or to compare with stored
 
 
 @dataclass(frozen=True)

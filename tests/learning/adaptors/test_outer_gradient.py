@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from evenkeel import CBA, CLSER, ER, DERpp, Learner, Method
-from evenkeel.learning.adaptors.cba import UNROLLED, unrolled_step
+from evenkeel.learning.adaptors.bilevel import UNROLLED, unrolled_step
 from evenkeel.learning.step import Step
 from tests.helpers.outer_gradient import NEW, OPTIMIZERS, REPLAY, Update, assert_close, batch, second_task, watch
 from tests.helpers.reference_cba import Loss, Reference, last_layer, leaves

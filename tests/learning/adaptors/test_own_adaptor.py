@@ -115,7 +115,7 @@ OWN: dict[str, MakeAdaptor] = {
     "joint, no query": partial(Learned, joint=True, uses_query=False),
     "with an update": Learned,
 }
-ALL: dict[str, MakeAdaptor] = {**OWN, **{f"cba, {name}": make for name, make in ADAPTORS.items() if name != "none"}}
+ALL: dict[str, MakeAdaptor] = {**OWN, **{f"ours, {name}": make for name, make in ADAPTORS.items() if name != "none"}}
 
 
 def adaptor_of(one: ek.Learner) -> dict[str, Any]:

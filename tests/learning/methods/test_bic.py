@@ -55,7 +55,8 @@ def slow_bic(
         return torch.tensor(every, dtype=torch.float64)
 
     y, seen = torch.cat([one.y for one in views]), list(task_of)
-    loss = reference_ce(corrected([one.adapted for one in views]), y, lambda _: seen)
+    offset = torch.cat([one.adapted - one.comparable for one in views]).detach()  # of a prior: it is not scaled
+    loss = reference_ce(corrected([one.comparable for one in views]) + offset, y, lambda _: seen)
     if not old:
         return loss
     share = len(old) / (len(old) + len(new))

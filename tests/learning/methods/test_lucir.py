@@ -129,7 +129,7 @@ def test_the_margin_does_not_move_the_scale() -> None:
         x = random(len(y), FEATURES, seed=seed)
         logits = net.head(x)
         adapted = random(len(y), OUTPUTS, seed=seed + 1) if constant_adapted else logits
-        return ek.View(x, torch.tensor(y), constant, x, logits, adapted)
+        return ek.View(x, torch.tensor(y), constant, x, logits, adapted, adapted)
 
     margin_only = method.loss(
         seen([2, 3, 2, 3], 1, constant_adapted=True), [seen([0, 1, 0, 1], 2, constant_adapted=True)]

@@ -52,7 +52,7 @@ def test_derpp(with_adaptor: bool) -> None:
     method = DERpp(alpha=0.3, beta=0.7)
     expected = (
         reference_ce(NEW.adapted, NEW.y)
-        + 0.3 * reference_mse(dark.adapted, target)
+        + 0.3 * reference_mse(dark.comparable, target)
         + 0.7 * reference_ce(labelled.adapted, labelled.y)
     )
     assert method.loss(NEW, [dark, labelled]).item() == pytest.approx(expected, rel=1e-12)
@@ -68,4 +68,4 @@ def test_derpp_remembers_adapted_logits_only_with_an_adaptor() -> None:
     both = DERpp().remember(NEW)
     assert set(both) == set(DERpp.logit_columns) == {"logits", "adapted"}
     assert torch.equal(both["logits"], NEW.logits)
-    assert torch.equal(both["adapted"], NEW.adapted)
+    assert torch.equal(both["adapted"], NEW.comparable)

@@ -118,7 +118,7 @@ def test_ss_il_distils_nothing_right_after_a_boundary() -> None:
     def seen(y: list[int], seed: int) -> View:
         x = random(len(y), FEATURES, seed=seed)
         stored = method.recall(Draw(x, torch.tensor(y)))
-        return View(x, torch.tensor(y), stored, x, net(x), net(x))
+        return View(x, torch.tensor(y), stored, x, net(x), net(x), net(x))
 
     new, old = seen([2, 3], seed=1), seen([0, 1, 1], seed=2)
     both = torch.cat([new.logits, old.logits]), torch.cat([new.y, old.y])

@@ -2,7 +2,8 @@
 
 from evenkeel.learning.adaptors.base import Adaptor
 from evenkeel.learning.adaptors.cba import CBA
+from evenkeel.learning.adaptors.prior import Prior
 
-ADAPTORS: dict[str, type[Adaptor]] = {"cba": CBA}
+ADAPTORS: dict[str, type[Adaptor]] = {"cba": CBA, "prior": Prior}
 
-__all__ = ["ADAPTORS", "CBA", "Adaptor"]
+__all__ = ["ADAPTORS", "CBA", "Adaptor", "Prior"]

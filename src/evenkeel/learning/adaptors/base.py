@@ -61,7 +61,9 @@ class Adaptor(ABC):
     def correct(self, view: View, *, learning: bool = False) -> View:
         """Return the view with other `adapted` logits. What it has learned is a constant, unless it is `learning` now.
 
-        (It is if it is `joint` and due: then the gradient of the network's loss must reach it.)
+        Replace `comparable` too, by what may be stored with a sample and compared with its replay: not an offset that
+        has changed by then. (It is learning if it is `joint` and due: then the network's loss must have a gradient for
+        it.)
         """
 
     def after_step(self, *, learned: bool) -> None:

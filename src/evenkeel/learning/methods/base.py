@@ -24,6 +24,8 @@ class Method(nn.Module, ABC):
     >>> class Half(Method):
     ...     def loss(self, new, old):
     ...         return cross_entropy(new) + sum(0.5 * cross_entropy(view) for view in old)
+    ...     def share_of_new(self, new, old):
+    ...         return 1 / (1 + 0.5)
     >>> Half()
     Half()
     """
@@ -63,6 +65,14 @@ class Method(nn.Module, ABC):
     def query_loss(self, old: Sequence[View]) -> Tensor:
         """Return CBA's outer objective, on fresh draws. Default: mean cross-entropy on plain logits."""
         return torch.stack([F.cross_entropy(view.logits, view.y) for view in old]).mean()
+
+    def share_of_new(self, new: int, old: int) -> float:
+        """Return the weight of the new samples' cross-entropy in `loss`, as a share of it and that of the old samples.
+
+        new, old: samples in the incoming batch and in a memory draw. Default: half, for a sum of two means. `Prior`
+        mixes the class shares of batch and memory with it.
+        """
+        return 0.5
 
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
         """Return extra columns for a training draw, computed once, without gradient (CLS-ER's teacher).
@@ -120,5 +130,5 @@ class _Classify(nn.Module):
 
 
 def cross_entropy(view: View) -> Tensor:
-    """Return the mean cross-entropy on the adapted logits: the term that CBA corrects."""
+    """Return the mean cross-entropy on the adapted logits: the term that an adaptor corrects."""
     return F.cross_entropy(view.adapted, view.y)

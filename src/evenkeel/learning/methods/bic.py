@@ -90,12 +90,17 @@ class BiC(Distilling):
         """Return the logits with scale and shift applied."""
         return logits * self.scale + self.shift
 
+    def adapted(self, view: View) -> Tensor:
+        """Return the adapted logits with scale and shift applied, but not to a prior: that is an offset of its own."""
+        corrected = self.corrected(view.comparable)
+        return corrected if view.adapted is view.comparable else corrected + (view.adapted - view.comparable)
+
     def taught(self, x: Tensor) -> Tensor:
         return self.corrected(self.teacher(x))
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         views, task_of = [new, *old], self.task_of_with(new.y)
-        adapted = leave_out(self.corrected(joined(views, "adapted")), task_of == UNSEEN)
+        adapted = leave_out(torch.cat([self.adapted(view) for view in views]), task_of == UNSEEN)
         loss = F.cross_entropy(adapted, joined(views, "y"))
         is_old, is_new = self.old_and_new(task_of)
         if not bool(is_old.any()):

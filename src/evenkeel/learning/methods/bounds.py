@@ -15,7 +15,7 @@ class Finetune(Method):
     title = "Finetune (lower bound)"
     bound = "lower"
     rehearses = False
-    no_adaptor = "it keeps no memory, and without old samples CBA has nothing to learn from"
+    no_adaptor = "it keeps no memory, and without old samples an adaptor has nothing to balance"
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         return cross_entropy(new)

@@ -30,8 +30,8 @@ class ICaRL(Distilling):
     title = "iCaRL"
     asks_memory = True
     no_adaptor = (
-        "it predicts by the nearest class mean, while CBA trains the head to predict without bias, and the head is not "
-        "used here"
+        "it predicts by the nearest class mean, while an adaptor trains the head to predict without bias, and the head "
+        "is not used here"
     )
 
     def __init__(self) -> None:

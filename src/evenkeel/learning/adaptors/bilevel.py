@@ -1,0 +1,131 @@
+"""The outer step that adaptors share: train what corrects the logits for the head that will predict without it.
+
+A virtual step of the head with the corrected loss; then a step of the adaptor's weights down a loss of the moved, plain
+head. Only the head is unrolled, on features that are constants: no second forward, no backward through the backbone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.optim import SGD, Optimizer
+
+from evenkeel.errors import DivergenceError, MethodError, SettingsError
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods.base import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import are_finite, running_statistics, scratch_buffers
+from evenkeel.learning.types import View
+
+
+def require_unrollable(name: str, optimizer: Optimizer, instead: str) -> None:
+    """Raise SettingsError unless a step of the optimizer can be unrolled; the sentence ends with `instead`."""
+    if type(optimizer) not in UNROLLED:
+        able = " or ".join(each.__name__ for each in UNROLLED)
+        raise SettingsError(
+            f"{name} unrolls one step of the optimizer, which works for {able} (with any of its options), but not for "
+            f"{type(optimizer).__name__}. Use {able}, or {instead}."
+        )
+
+
+def require_trained_head(name: str, net: Net, optimizer: Optimizer) -> None:
+    """Raise SettingsError if the optimizer moves no weight of the head."""
+    moved = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    if not any(id(weight) in moved and weight.requires_grad for weight in net.head.parameters()):
+        raise SettingsError(f"{name} acts through the head, but the optimizer updates none of the head's parameters.")
+
+
+def lacks_a_stored_class(y: Tensor, memory: Memory) -> bool:
+    """Return whether memory holds a class that the incoming outputs `y` lack: there is something to forget."""
+    return not bool(torch.isin(memory.column("y"), y).all())
+
+
+def after_virtual_step(
+    method: Method,
+    head: nn.Module,
+    optimizer: Optimizer,
+    groups: Sequence[View],
+    views: Sequence[View],
+    *,
+    correct: Callable[[View], View],
+) -> list[View]:
+    """Return `views` as the plain head sees them after one virtual step with the corrected loss of `groups`.
+
+    Their logits have a graph to whatever `correct` depends on.
+    """
+    weights = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
+    with scratch_buffers(head):
+        new, *old = (correct(_seen_by(head, weights, view)) for view in groups)
+        gradients = torch.autograd.grad(
+            method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
+        )
+        moved = {
+            name: unrolled_step(optimizer, weight, gradient)
+            for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
+        }
+        return [_seen_by(head, moved, view) for view in views]
+
+
+def _seen_by(head: nn.Module, weights: Mapping[str, Tensor], view: View) -> View:
+    features = view.features.detach()
+    with running_statistics(head) if len(features) == 1 else nullcontext():
+        logits: Tensor = functional_call(head, dict(weights), (features,))
+    return replace(view, features=features, logits=logits, adapted=logits, comparable=logits)
+
+
+def balanced_loss(views: Sequence[View]) -> Tensor:
+    """Return the cross-entropy of the plain logits, every class among these samples with the same weight."""
+    logits, y = torch.cat([view.logits for view in views]), torch.cat([view.y for view in views])
+    counts = torch.zeros(logits.shape[1], dtype=y.dtype, device=y.device).index_add_(0, y, torch.ones_like(y))
+    return F.cross_entropy(logits, y, weight=1 / counts.clamp(min=1).to(logits.dtype))
+
+
+def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[Tensor]) -> None:
+    """Give the adaptor's weights their gradients of the outer loss, for a step of its optimizer."""
+    gradients = torch.autograd.grad(loss, list(weights), allow_unused=True)
+    known = [gradient for gradient in gradients if gradient is not None]
+    if not known:
+        raise MethodError(
+            f"{name} has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
+            "Take the cross-entropy of view.adapted instead of view.logits, or omit the adaptor."
+        )
+    if not are_finite(loss, *known):
+        raise DivergenceError(
+            f"The outer loss of {name} or its gradient is NaN or infinite; the update was rolled back in the adaptor "
+            "and the network. A lower learning rate may help."
+        )
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
+
+
+def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:
+    """Return `weight` after a step of the optimizer, as a function of `gradient`; the optimizer is not changed."""
+    group = next((group for group in optimizer.param_groups if any(p is weight for p in group["params"])), None)
+    if group is None:  # the optimizer does not update this weight
+        return weight
+    return UNROLLED[type(optimizer)](group, optimizer.state.get(weight, {}), weight.detach(), gradient)
+
+
+def _sgd(group: Mapping[str, Any], state: Mapping[str, Any], weight: Tensor, gradient: Tensor) -> Tensor:
+    direction = -gradient if group["maximize"] else gradient
+    direction = direction + group["weight_decay"] * weight
+    if group["momentum"]:
+        before = state.get("momentum_buffer")
+        velocity = direction
+        if before is not None:
+            velocity = group["momentum"] * before + (1 - group["dampening"]) * direction
+        direction = direction + group["momentum"] * velocity if group["nesterov"] else velocity
+    moved: Tensor = weight - group["lr"] * direction
+    return moved
+
+
+UNROLLED: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any], Tensor, Tensor], Tensor]] = {SGD: _sgd}
+"""The step of each optimizer that can be unrolled, with all its options, from a group, a weight's state and gradient.
+
+Subclasses do not count: they may step differently.
+"""
