@@ -116,8 +116,8 @@ def test_figure_1_distinguishes_methods_and_orders(drawn: dict[str, Series]) -> 
     adapted = make_run("ER + CBA", adaptor=True, class_names=CIFAR10)
     block = _shown("figure1", [*runs, *map(_swapped, runs), _swapped(adapted)])
     assert list(drawn) == [
-        *(f"ER (memory.capacity=200): {FROG_FIRST}", f"ER (memory.capacity=50): {FROG_FIRST}"),
-        *(f"ER (memory.capacity=200): {SHIP_FIRST}", f"ER (memory.capacity=50): {SHIP_FIRST}"),
+        *(f"ER (memory 200): {FROG_FIRST}", f"ER (memory 50): {FROG_FIRST}"),
+        *(f"ER (memory 200): {SHIP_FIRST}", f"ER (memory 50): {SHIP_FIRST}"),
         f"ER + CBA: {SHIP_FIRST}",
     ]
     part = next(part for part in block.sections[0].parts if isinstance(part, ResultTable))

@@ -108,7 +108,7 @@ def test_runs_with_different_settings_are_not_averaged() -> None:
     strange = replace(PLAIN[0], started=replace(PLAIN[0].started, data={**PLAIN[0].started.data, "digest": "other"}))
     found = groups([*PLAIN, other, strange])
     assert [len(group.runs) for group in found] == [4, 1, 1]
-    assert found[1].label == "ER (memory.capacity=500)"
+    assert found[1].label == "ER (memory 500)"
     assert len({group.label for group in found}) == 3
     assert not pairs(groups([other, *WITH]))
 
@@ -172,9 +172,9 @@ def test_labels_distinguish_all_groups_with_as_few_settings_as_possible() -> Non
         replace(run, started=replace(run.started, config={**run.started.config, "adaptor": table})) for table in tables
     ]
     assert [group.label for group in groups(runs)] == [
-        "ER + CBA (adaptor.a=1, adaptor.b=1, adaptor.c=1)",
-        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=1)",
-        "ER + CBA (adaptor.a=2, adaptor.b=2, adaptor.c=2, adaptor.d=3)",
+        "ER + CBA (a 1, b 1, c 1)",
+        "ER + CBA (a 2, b 2, c 2, d 1)",
+        "ER + CBA (a 2, b 2, c 2, d 3)",
     ]
 
 

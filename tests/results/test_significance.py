@@ -267,9 +267,9 @@ def test_an_error_is_one_message(
 
 
 def test_equal_settings_are_matched_whatever_else_is_in_the_folders() -> None:
-    """Labels depend on what else there is: with two memories "ER" becomes "ER (memory.capacity=20)"."""
+    """Labels depend on what else there is: with two memories "ER" becomes "ER (memory 20)"."""
     small = [make_run(seed=seed, memory={"capacity": 20}) for seed in range(3)]
     large = [make_run(seed=seed, memory={"capacity": 50}, skill=3) for seed in range(3)]
     sheet = side_by_side([*small, *large], small, ["acc"])
-    assert [row[:3] for row in values(sheet)] == [["ER (memory.capacity=20) against ER", "acc", 3]]
-    assert any("memory.capacity=50" in note for note in sheet.notes)
+    assert [row[:3] for row in values(sheet)] == [["ER (memory 20) against ER", "acc", 3]]
+    assert any("memory 50" in note for note in sheet.notes)

@@ -20,6 +20,7 @@ from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
     from evenkeel.results.run_files import Results
+    from evenkeel.results.table import ResultTable
 
 # No markup: names of runs, classes and folders may contain brackets.
 out = Console(markup=False)
@@ -91,6 +92,16 @@ def progress() -> Iterator[Progress]:
 def decoding(bar: Progress, place: TaskID) -> Callable[[str, int, int], None]:
     """Return what shows in a bar how much of a data set has been decoded."""
     return lambda what, done, total: bar.update(place, description=what, completed=done, total=total)
+
+
+def print_table(table: "ResultTable") -> None:
+    """Print a table: folded to the width of a terminal; with one line per row into a file or pipe."""
+    from evenkeel.results.formats import render, to_rich
+
+    if out.is_terminal:
+        out.print(to_rich(table))
+    else:
+        print(render(table, "text"), end="")
 
 
 def read_runs(folders: Sequence[Path]) -> "list[Results]":

@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from evenkeel.cli.console import DataFolder, decoding, notes, out, progress
+from evenkeel.cli.console import DataFolder, decoding, notes, out, print_table, progress
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from evenkeel.data.dataset import DataSet
+    from evenkeel.results.table import ResultTable
 
 app = typer.Typer(help="List, download, inspect and clear data sets.", no_args_is_help=True)
 
@@ -24,17 +23,23 @@ def data_list(data: DataFolder = None) -> None:
     from evenkeel.data.download import REPOSITORIES
     from evenkeel.data.readers.places import places
     from evenkeel.data.sources import SOURCES
+    from evenkeel.results.formats import to_rich
+    from evenkeel.results.table import ResultTable, Row
 
-    table = Table("data set", "description", "evenkeel data get", title="Data sets", title_justify="left")
-    for name, source in SOURCES.items():
-        table.add_row(name, (source.__doc__ or "").split("\n")[0], "yes" if name in REPOSITORIES else "")
-    out.print(table)
-    out.print("Searched in: " + ", ".join(map(str, places(data))))
-    cached = Table("decoded", "train", "test", "classes", "MB", "folder", title="Cache", title_justify="left")
-    for entry in cache.entries():
-        megabytes = f"{entry.bytes / 1e6:.0f}"
-        cached.add_row(entry.name, str(entry.train), str(entry.test), str(entry.classes), megabytes, str(entry.folder))
-    out.print(cached if cached.rows else "The cache is empty.")
+    rows = [
+        Row.of(name, (source.__doc__ or "").split("\n")[0], "yes" if name in REPOSITORIES else "")
+        for name, source in SOURCES.items()
+    ]
+    out.print(to_rich(ResultTable("Data sets", ["data set", "description", "evenkeel data get"], rows)))
+    out.print("\nSearched in: " + ", ".join(map(str, places(data))), soft_wrap=True)
+    cached = [
+        Row.of(entry.name, entry.train, entry.test, entry.classes, round(entry.bytes / 1e6), str(entry.folder))
+        for entry in cache.entries()
+    ]
+    if not cached:
+        out.print("The cache is empty.")
+        return
+    print_table(ResultTable("\nCache", ["decoded", "train", "test", "classes", "MB", "folder"], cached))
 
 
 @app.command("get")
@@ -65,7 +70,7 @@ def data_show(
     with progress() as bar:
         place = bar.add_task(f"Reading {name}", total=None)
         data_set = read_data(config.data, data, decoding(bar, place))
-    out.print(data_table(data_set))
+    print_table(data_table(data_set))
 
 
 @app.command("clear")
@@ -78,17 +83,20 @@ def data_clear(
     out.print(f"{cache.clear(name) / 1e6:.0f} MB freed.")
 
 
-def data_table(data: "DataSet") -> Table:
-    table = Table("", "", title=data.name, title_justify="left", show_header=False)
-    table.add_row("train / test", f"{len(data.train.y):,} / {len(data.test.y):,}")
-    table.add_row("sample", f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}")
+def data_table(data: "DataSet") -> "ResultTable":
+    from evenkeel.results.table import ResultTable, Row
+
     shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
-    table.add_row("classes", f"{len(data.classes)}: {shown}")
+    facts = {
+        "train / test": f"{len(data.train.y):,} / {len(data.test.y):,}",
+        "sample": f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}",
+        "classes": f"{len(data.classes)}: {shown}",
+    }
     if str(data.train.x.dtype) == "uint8":
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
-        table.add_row("normalize", f"mean = [{mean}]\nstd = [{std}]")
-    table.add_row("digest", Text(data.digest, overflow="fold"))
-    return table
+        facts["normalize"] = f"{{ mean = [{mean}], std = [{std}] }}"
+    facts["digest"] = data.digest
+    return ResultTable(data.name, ["", ""], [Row.of(*fact) for fact in facts.items()])
 
 
 def _moments(x: "NDArray[np.uint8]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":

@@ -1,18 +1,19 @@
 """What commands with many runs share: progress bars, lists of runs, reports of failures."""
 
+import time
 from datetime import timedelta
 
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from evenkeel.cli.console import decoding, notes, out, progress
-from evenkeel.cli.run import scenario_name
+from evenkeel.cli.console import decoding, notes, out, print_table, progress
 from evenkeel.errors import DataError
 from evenkeel.experiment.config import Config
 from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.execution import cores
 from evenkeel.grids.schedule import Grid
+from evenkeel.results.labels import flat, labels
+from evenkeel.results.table import ResultTable, Row
 
 
 def do(grid: Grid) -> None:
@@ -29,22 +30,21 @@ def do(grid: Grid) -> None:
 
 def list_runs(grid: Grid) -> None:
     """List the runs, and estimate how long the unfinished ones will take."""
+    start = time.process_time()  # of this process: those of the runs import the same packages, once
     seconds = _seconds(grid, must=False)
-    ledger, left = grid.ledger, list[float]()
-    table = Table("run", "data", "scenario", "memory", "seed", "state", "estimate", title_justify="left")
-    for key, config in grid.runs.items():
+    ledger, left, rows = grid.ledger, list[float](), list[Row]()
+    for name, (key, config) in zip(_names(grid), grid.runs.items(), strict=True):
         known = seconds.get(key)
         if known is not None:
             left.append(known[1] * (1 - ledger.step(key) / max(1, known[0])))
-        where = [str(config.data["name"]), scenario_name(config), str(config.memory.capacity), str(config.seed)]
-        table.add_row(config.name, *where, ledger.state(key), "-" if known is None else _span(known[1]))
-    out.print(table)
+        rows.append(Row.of(name, config.seed, ledger.state(key), "-" if known is None else _span(known[1])))
+    print_table(ResultTable("", ["run", "seed", "state", "estimate"], rows))
     done = sum(ledger.finished(key) for key in grid.runs)
     summary = f"{len(grid.runs)} run{'s' * (len(grid.runs) > 1)}, {done} finished."
     if left:
         at_once = min(grid.execution.at_once, cores(), len(left)) if grid.launcher.here else 1
         how = "one after another" if at_once == 1 else f"{at_once} in parallel"
-        summary += f" The others will take about {_span(max(*left, sum(left) / at_once))}, {how}."
+        summary += f" The others will take about {_span(start + max(*left, sum(left) / at_once))}, {how}."
     out.print(summary)
 
 
@@ -143,6 +143,13 @@ class _Bars:
     def _share(self, key: str, step: int) -> float:
         known = self._seconds.get(key)
         return step / known[0] if known and known[0] else 0.0
+
+
+def _names(grid: Grid) -> list[str]:
+    """Return what each run is called, with the settings by which it differs from its namesakes."""
+    configs = list(grid.runs.values())
+    settings = [dict(flat(config.model_dump(mode="json"))) for config in configs]
+    return labels([config.name for config in configs], settings)
 
 
 def _description(config: Config) -> str:

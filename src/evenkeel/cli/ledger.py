@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from evenkeel.cli.console import out
+from evenkeel.cli.console import out, print_table
 from evenkeel.errors import RunError
 
 if TYPE_CHECKING:
@@ -19,20 +18,24 @@ Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
 @app.command("list")
 def ledger_list(folder: Folder) -> None:
     """Show the runs of a ledger: finished, failed, or how far they are."""
+    from evenkeel.results.labels import flat, labels
+    from evenkeel.results.run_files import records_of, started_of
+    from evenkeel.results.table import ResultTable, Row
+
     ledger = _there(folder)
-    finished = {entry.key: entry for entry in ledger.entries()}
-    table = Table("key", "run", "data", "seed", "state", "ACC")
-    for key in ledger.runs():
-        if key in finished:
-            entry = finished[key]
-            acc = entry.metrics.get("acc")
-            shown = "-" if acc is None else f"{acc:.1f}"
-            table.add_row(key, entry.name, entry.data, str(entry.seed), "finished", shown)
-        else:
-            failures, state = ledger.failures(key), ledger.state(key)
-            text = f"{state}: {failures[-1].error}" if state.startswith("failed") else state
-            table.add_row(key, "", "", "", text, "-")
-    out.print(table)
+    acc = {entry.key: entry.metrics.get("acc") for entry in ledger.entries()}
+    keys = ledger.runs()
+    begun = {key: started_of(ledger.place(key)) for key in keys if records_of(ledger.place(key))}
+    configs = [each.config for each in begun.values()]
+    called = labels([config["name"] for config in configs], [dict(flat(config)) for config in configs])
+    names = dict(zip(begun, called, strict=True))
+    rows = []
+    for key in keys:
+        failures, state = ledger.failures(key), ledger.state(key)
+        text = f"{state}: {failures[-1].error}" if state.startswith("failed") else state
+        data, seed = (begun[key].data["name"], begun[key].config["seed"]) if key in begun else ("", None)
+        rows.append(Row.of(names.get(key, ""), str(data), seed, acc.get(key), text, key))
+    print_table(ResultTable("", ["run", "data", "seed", "ACC", "state", "key"], rows))
 
 
 @app.command("rebuild")

@@ -1,15 +1,12 @@
-"""`evenkeel run` and `list`: one run, and what its config may contain."""
+"""`evenkeel run`: one run."""
 
-import inspect
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from evenkeel.cli.console import DataFolder, SaveEvery, decoding, notes, out, progress
-from evenkeel.errors import one_of
+from evenkeel.cli.console import DataFolder, SaveEvery, decoding, notes, out, print_table, progress
 
 if TYPE_CHECKING:
     from evenkeel.experiment.config import Config
@@ -34,7 +31,6 @@ def run_command(
     """
     from evenkeel.experiment.config import load_config
     from evenkeel.experiment.run import run
-    from evenkeel.results.formats import to_rich
     from evenkeel.results.overview import measures_table
     from evenkeel.results.records import Started, Stepped
     from evenkeel.results.run_files import Results
@@ -57,25 +53,8 @@ def run_command(
     except KeyboardInterrupt:
         notes.print("Stopped. Repeat the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
-    out.print(to_rich(measures_table([Results.of(records, folder)])))
+    print_table(measures_table([Results.of(records, folder)]))
     out.print(f"Records: {folder}\nReport:  evenkeel report {shlex.quote(str(folder))} -o report.html", soft_wrap=True)
-
-
-def list_command(
-    what: Annotated[str, typer.Argument(help="config or measures.")] = "config",
-) -> None:
-    """List what a config may contain: presets, data sets, scenarios, nets, methods, adaptors, and all settings.
-
-    `evenkeel list measures` lists the measures of runs with their definitions.
-    """
-    from evenkeel.cli.tables import list_measures
-
-    one_of("what", what, ("config", "measures"))
-    if what == "measures":
-        list_measures()
-        return
-    for table in config_tables():
-        out.print(table)
 
 
 def scenario_name(config: "Config") -> str:
@@ -84,57 +63,3 @@ def scenario_name(config: "Config") -> str:
 
 def _slug(name: str) -> str:
     return "-".join("".join(char if char.isalnum() else " " for char in name.lower()).split())
-
-
-def config_tables() -> list[Table]:
-    """Return tables of everything that a config may contain."""
-    from pydantic import BaseModel
-
-    from evenkeel.config.composition import FAMILIES
-    from evenkeel.config.loading import presets
-    from evenkeel.config.parts import settings_of
-    from evenkeel.config.schema import PARTS
-    from evenkeel.experiment.config import Config
-
-    tables = []
-    for part, kind in PARTS.items():
-        table = Table(f"{part}.name", "settings and defaults", "description", title=f"[{part}]", title_justify="left")
-        for name, factory in kind.registry.items():
-            summary = (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
-            table.add_row(name, ", ".join(_default(*each) for each in settings_of(factory, kind).items()), summary)
-        tables.append(table)
-    others = Table("setting", "default", "description", title="Other settings", title_justify="left")
-    for name, field in Config.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            for key, each in inner.model_fields.items():
-                others.add_row(f"{name}.{key}", _shown(each.default), each.description)
-        elif name not in PARTS:
-            others.add_row(name, _shown(field.default), field.description)
-    known = Table("preset", "description", title="Presets: evenkeel run NAME", title_justify="left")
-    for name, description in presets().items():
-        known.add_row(name, description)
-    families = [_family_table(name) for name in FAMILIES]
-    return [*tables, others, known, *families]
-
-
-def _family_table(name: str) -> Table:
-    """Return the parts that names of presets are made of."""
-    from evenkeel.config.composition import KINDS, family
-
-    pattern = f"{name}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:])
-    table = Table(
-        "part", "name", "description", title=f"Presets by composition: evenkeel run {pattern}", title_justify="left"
-    )
-    for kind in KINDS:
-        for part, settings in family(name)[kind].items():
-            table.add_row(kind, part, settings.get("about", settings.get("title", "").strip(", ")))
-    return table
-
-
-def _default(name: str, default: object) -> str:
-    return name if default is inspect.Parameter.empty else f"{name}={_shown(default)}"
-
-
-def _shown(value: object) -> str:
-    return "none" if value is None else str(list(value)) if isinstance(value, tuple) else str(value)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from evenkeel.cli.console import notes, out, progress
+from evenkeel.cli.console import notes, out, print_table, progress
 from evenkeel.errors import EvenkeelError, SettingsError
 from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
 
@@ -178,11 +177,11 @@ def add_command(
 @keys.command("list")
 def list_command(folder: Folder) -> None:
     """List the names and scopes of the keys."""
+    from evenkeel.results.table import ResultTable, Row
+
     model_folder = _model_folder(folder)
-    table = Table("name", "scopes", "created")
-    for key in read_keys(model_folder.keys):
-        table.add_row(key.name, ", ".join(key.scopes), key.made)
-    out.print(table)
+    rows = [Row.of(key.name, ", ".join(key.scopes), key.made) for key in read_keys(model_folder.keys)]
+    print_table(ResultTable("", ["name", "scopes", "created"], rows))
 
 
 @keys.command("remove")
@@ -223,14 +222,15 @@ def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
 
 
 def _print_summary(service: "Service", taught: int, repeated: int) -> None:
+    from evenkeel.results.table import Cell, ResultTable, Row
+
     if service.supervisor is None:
         return
-    table = Table("taught", "skipped", "classes", "recent accuracy before learning", "version")
+    columns = ["taught", "skipped", "classes", "recent accuracy before learning", "version"]
     recent, published = service.supervisor.report.lately, service.published
     accuracy = "-" if recent is None else f"{recent:.1f}%"
-    classes = str(len(published.classifier.classes))
-    table.add_row(f"{taught:,}", f"{repeated:,}", classes, accuracy, str(published.version))
-    out.print(table)
+    classes = len(published.classifier.classes)
+    print_table(ResultTable("", columns, [Row.of(taught, repeated, classes, Cell(recent, accuracy), published.version)]))
 
 
 def _newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":

@@ -1,13 +1,12 @@
 """`evenkeel table` and `compare`: the measures of runs for a paper or a program, and tests of significance."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import Format, Output, out, read_runs
+from evenkeel.cli.console import Format, Output, out, print_table, read_runs
 from evenkeel.errors import RunError, one_of
 
 if TYPE_CHECKING:
@@ -62,20 +61,6 @@ def compare_command(
     show([table], format, path)
 
 
-def list_measures() -> None:
-    """Show the name, title, direction and definition of each measure."""
-    from evenkeel.results.measures import MEASURES, NOTATION
-    from evenkeel.results.table import ResultTable, Row
-
-    better = {True: "higher", False: "lower", None: "neither"}
-    rows = [
-        Row.of(name, each.title, better[each.higher_is_better], "yes" if each.headline else "", each.formula)
-        for name, each in MEASURES.items()
-    ]
-    columns = ["name", "title", "better", "headline", "definition"]
-    show([ResultTable("Measures: evenkeel table --measures NAME,...", columns, rows, [NOTATION])], "text", None)
-
-
 def _checked(measures: str | None, format: str) -> list[str]:
     """Return the distinct names; raise SettingsError for unknown ones before many runs are read."""
     from evenkeel.results.formats import FORMATS
@@ -90,7 +75,7 @@ def _checked(measures: str | None, format: str) -> list[str]:
 
 def show(tables: "Sequence[ResultTable]", format: str, path: Path | None) -> None:
     """Print the tables, or write them all to one file; in CSV, an empty line separates them."""
-    from evenkeel.results.formats import render, to_rich
+    from evenkeel.results.formats import render
 
     text = "\n".join(render(table, format) for table in tables)
     if path is not None:
@@ -100,8 +85,9 @@ def show(tables: "Sequence[ResultTable]", format: str, path: Path | None) -> Non
         except OSError as error:
             raise RunError(f"Cannot write the table to {str(path)!r}: {error.strerror or error}.") from error
         out.print(f"Table: {path.resolve()}", soft_wrap=True)
-    elif format == "text" and sys.stdout is not None and sys.stdout.isatty():
-        for table in tables:
-            out.print(to_rich(table))
+    elif format == "text":
+        for place, table in enumerate(tables):
+            print("\n" * (place > 0), end="")
+            print_table(table)
     else:
         print(text, end="")

@@ -31,6 +31,7 @@ def tune_command(
     from evenkeel.cli.tables import show
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.tune import Search
+    from evenkeel.results.labels import short
     from evenkeel.results.measures import MEASURES
     from evenkeel.results.table import Cell, ResultTable, Row
 
@@ -51,7 +52,7 @@ def tune_command(
         f"Best first: {len(tried)} trials of {search.file.seeds} seed{'s' * (search.file.seeds > 1)} on the first "
         f"{search.file.tasks} tasks, tested on {search.file.held_out:.0%} of their training samples"
     )
-    show([ResultTable(title, [*names, measure.heading], rows)], "text", None)
+    show([ResultTable(title, [*(short(name, names) for name in names), measure.heading], rows)], "text", None)
     target = best or folder / "best.toml"
     try:
         target.write_text(search.best(tried), encoding="utf-8")

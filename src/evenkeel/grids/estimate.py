@@ -29,12 +29,13 @@ class Extent:
     groups: float  # batches that go forward and backward in a step
     forwards: float  # batches that only go forward, in the whole run
     batch: tuple[int, ...]  # the shape of a batch
+    start: float  # seconds to read the data and to build the learner, which every run does
 
 
 class Estimator:
     """An estimator of the seconds of a run, from a run with the same settings in the ledger or a few timed batches.
 
-    Herding, teachers and data are not counted, so take it as a rough guide. An estimate is also a check: a config that
+    Herding and teachers are not counted, so take it as a rough guide. An estimate is also a check: a config that
     does not fit its data, or data that is missing, raises the same error here as in the run.
     """
 
@@ -60,13 +61,15 @@ class Estimator:
             extent = self._extent(config)
             both, forward = self._costs[_net(config, extent.batch)]
             self._known[setting] = extent.steps * extent.groups * both + extent.forwards * forward
-        return self._known[setting]
+        return self._extent(config).start + self._known[setting]
 
     def _extent(self, config: Config) -> Extent:
         """Return the amount of work, which is the same for all seeds."""
         setting = _setting(config)
         if setting not in self._extents:
+            begun = time.perf_counter()
             learner = new_learner(setup := self._setup(config))
+            start = time.perf_counter() - begun
             shape = (config.batches.size, *setup.sample)
             if _net(config, shape) not in self._costs:
                 self._costs[_net(config, shape)] = _time(learner.net, shape, config.threads or self._threads)
@@ -80,6 +83,7 @@ class Estimator:
                 groups=learner.repeats * (1 + method.draws),
                 forwards=((1 + len(setup.tasks)) * test_set + points) / config.batches.size + outer,
                 batch=shape,
+                start=start,
             )
         return self._extents[setting]
 

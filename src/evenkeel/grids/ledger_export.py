@@ -8,7 +8,7 @@ from typing import Any
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.files import write_whole
 from evenkeel.grids.ledger import Ledger
-from evenkeel.results.groups import flat
+from evenkeel.results.labels import flat
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 

@@ -8,7 +8,8 @@ from itertools import product
 
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import printable
-from evenkeel.results.groups import APART, Group, groups
+from evenkeel.results.groups import Group, groups
+from evenkeel.results.labels import APART
 from evenkeel.results.run_files import Results
 
 ORDER = ("tasks", "order")  # the settings of a scenario that determine the order

@@ -7,12 +7,11 @@ from html import escape
 from io import StringIO
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from evenkeel.errors import one_of
 from evenkeel.results.groups import Estimate
 from evenkeel.results.table import Cell, ResultTable
+from evenkeel.results.terminal import Column, FoldedTable
 
 
 def render(table: ResultTable, format: str) -> str:
@@ -31,19 +30,13 @@ def render(table: ResultTable, format: str) -> str:
     return _RENDERERS[format](table)
 
 
-def to_rich(table: ResultTable) -> Table:
-    """Return `table` for a terminal. Every string is a `Text`: rich would interpret brackets and colons in names."""
-    shown = Table(
-        title=Text(_line(table.title), style="table.title"),
-        title_justify="left",
-        caption=Text("\n".join(map(_line, table.notes)), style="table.caption") if table.notes else None,
-        caption_justify="left",
-    )
-    for column, words in zip(table.columns, table.in_words, strict=True):
-        shown.add_column(Text(_line(column)), justify="left" if words else "right")
-    for row in table.rows:
-        shown.add_row(*(Text(text_of(cell)) for cell in row.cells), style="bold" if row.bold else None)
-    return shown
+def to_rich(table: ResultTable) -> FoldedTable:
+    """Return `table` for a terminal, folded to its width. Brackets and colons in names are not interpreted."""
+    columns = [
+        Column(_line(heading), [text_of(row.cells[place]) for row in table.rows], words)
+        for place, (heading, words) in enumerate(zip(table.columns, table.in_words, strict=True))
+    ]
+    return FoldedTable(_line(table.title), columns, [row.bold for row in table.rows], [*map(_line, table.notes)])
 
 
 def text_of(cell: Cell) -> str:

@@ -1,8 +1,7 @@
 """Groups of runs that differ only in their seeds, with means, intervals and paired gains."""
 
 import json
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evenkeel.results.labels import APART, flat, labels, numbered
 from evenkeel.results.measures import Measure
 from evenkeel.results.records import bound_of, is_rar
 from evenkeel.results.run_files import Results
@@ -46,7 +46,6 @@ def half_interval(spread: Spread, n: int) -> Spread:
     return float(student.ppf(0.975, n - 1)) * spread / sqrt(n)
 
 
-APART = ("seed", "threads")  # settings that may differ within a group: threads change only the last bits
 ROWS = ("er", "derpp", "clser", "rar", "er_ace", "ss_il", "icarl", "lucir", "bic", "finetune", "joint")
 """The order of methods in tables, by their names in configs; others come next, and bounds last."""
 ADAPTORS = {"cba": "CBA"}
@@ -103,9 +102,9 @@ def groups(runs: Sequence[Results]) -> list[Group]:
     by_setting: dict[str, list[Results]] = {}
     for run in runs:
         by_setting.setdefault(_setting(run), []).append(run)
-    labels = _labels([members[0] for members in by_setting.values()])
+    names = _labels([members[0] for members in by_setting.values()])
     grouped = []
-    for label, (setting, members) in zip(labels, by_setting.items(), strict=True):
+    for label, (setting, members) in zip(names, by_setting.items(), strict=True):
         best: dict[Hashable, Results] = {}
         for run in sorted(members, key=lambda run: (run.ended is not None, len(run.tested), len(run.steps))):
             best[key_of(run)] = run
@@ -125,35 +124,16 @@ def key_of(run: Results) -> tuple[int, str]:
 
 
 def _labels(runs: Sequence[Results]) -> list[str]:
-    """Return the names of the runs; where several share a name, with the settings in which they differ."""
-    described = [
+    """Return distinct labels: the names of the runs, and where several share one, the settings in which they differ."""
+    settings = [
         dict(flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}})) for run in runs
     ]
-    labels, uses = list[str](), Counter[str]()
-    for run, settings in zip(runs, described, strict=True):
-        namesakes = [other for other, each in zip(described, runs, strict=True) if each.label == run.label]
-        others = [other for other in namesakes if other is not settings]
-        differ = [key for key in settings if key not in APART and any(o.get(key) != settings[key] for o in others)]
-        enough = 3  # or more, if it takes more to distinguish it from all others
-        while enough < len(differ) and any(all(o.get(k) == settings[k] for k in differ[:enough]) for o in others):
-            enough += 1
-        differences = ", ".join(f"{key}={settings[key]}" for key in differ[:enough])
-        label = f"{run.label} ({differences})" if differences else run.label
+    marked = list[str]()
+    for label, run in zip(labels([run.label for run in runs], settings), runs, strict=True):
         bound = bound_of(run.started)
-        if bound and "bound" not in label:  # a name chosen by the user must not hide that it is a bound
-            label = f"{label} ({bound} bound)"
-        uses[label] += 1  # more than once where only the digest of the data differs
-        labels.append(f"{label} #{uses[label]}" if uses[label] > 1 else label)
-    return labels
-
-
-def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return the settings in nested tables, each with its path, without digests and names of classes."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{above}{key}.")
-        elif key not in ("digest", "classes"):
-            yield f"{above}{key}", value
+        hidden = bound and "bound" not in label  # a name chosen by the user must not hide that it is a bound
+        marked.append(f"{label} ({bound} bound)" if hidden else label)
+    return numbered(marked)  # labels are equal where only the digest of the data differs
 
 
 def pairs(members: Sequence[Group]) -> list[tuple[Group, Group]]:
