@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+READY_ALL := $(VENV)/.ready-all
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 .PHONY: demo test test-all lint bench docs clean
 
@@ -13,11 +15,11 @@ demo: $(INSTALLED)
 	$(BIN)/evenkeel report runs/demo --output runs/demo/report.html --title "Replay without and with CBA: digits"
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -rs
+	$(PYTEST)
 
-# Includes the tests that take minutes and are similar to others.
-test-all: $(READY)
-	$(BIN)/python -m pytest -n 2 -rs -m ""
+# Includes the tests that take long and are similar to others: CONTRIBUTING.md lists them. The last line says how long it took.
+test-all: $(READY_ALL)
+	$(PYTEST) -m ""
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -49,4 +51,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(READY): $(INSTALLED)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(READY_ALL): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev-all]'
 	touch $@
