@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 PUBLISHING := $(VENV)/.publishing
+READY_ALL := $(VENV)/.ready-all
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 .PHONY: demo test test-all lint bench docs site package clean
 
@@ -14,11 +16,11 @@ demo: $(INSTALLED)
 	$(BIN)/evenkeel report runs/demo --output runs/demo/report.html --title "Replay without and with CBA: digits"
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -rs
+	$(PYTEST)
 
-# Includes the tests that take minutes and are similar to others.
-test-all: $(READY) $(PUBLISHING)
-	$(BIN)/python -m pytest -n 2 -rs -m ""
+# Includes the tests that take long and are similar to others: CONTRIBUTING.md lists them. The last line has the time.
+test-all: $(READY_ALL) $(PUBLISHING)
+	$(PYTEST) -m ""
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -60,7 +62,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 $(READY): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(READY_ALL): $(READY)
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev-all]'
 	touch $@
 
 $(PUBLISHING): $(INSTALLED)

@@ -1,50 +1,72 @@
-"""Runs killed by real signals at any moment: no record is lost or repeated."""
+"""Runs that are killed at any moment: no record is lost or repeated."""
 
 import json
-import multiprocessing
 import random
-import shutil
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import pytest
+
+import evenkeel as ek
+from evenkeel.results.records import to_line
 from evenkeel.results.run_files import RECORDS
+from tests.helpers.experiments import DATA, config
 from tests.helpers.grids import same_runs
+from tests.helpers.moments import Moments
+from tests.helpers.processes import finish, send, start, wait_for
 
 COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=50", "--save-every", "0.1"]
 
 
-def command_line(folder: str) -> None:
-    """Do what the installed command does, in a process that has already imported everything."""
-    from evenkeel.cli import main
-
-    sys.argv = ["evenkeel", *COMMAND, "--out", folder]
-    main()
-
-
-def undisturbed(folder: Path) -> Path:
-    done = subprocess.run(
-        [Path(sys.executable).parent / "evenkeel", *COMMAND, "--out", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert finish([*COMMAND, "--out", str(folder / "run")], folder / "log") == 0, (folder / "log").read_text()
+    return folder / "run"
 
 
-def test_a_run_survives_twenty_kills_at_random_moments(tmp_path: Path) -> None:
-    whole, folder = undisturbed(tmp_path / "whole"), tmp_path / "killed"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["evenkeel.cli", "sklearn.datasets", "sklearn.model_selection"])
-    chance = random.Random(0)
+def test_a_run_resumes_from_whatever_a_kill_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = config("evaluation.every=4", method={"name": "derpp"}, adaptor={"name": "cba", "every": 1, "hidden": [8]})
+    # There are seven moments around each checkpoint; five is no divisor of seven, so all of them come.
+    moments = Moments(tmp_path / "whole", tmp_path / "killed", step=5)
+    with monkeypatch.context() as patch:
+        moments.watch(patch)
+        records = list(map(to_line, ek.run(one, data=DATA, out=tmp_path / "whole", save_every=0)))
+    assert len(moments.left) > 10
+    for folder, _ in moments.left:
+        assert list(map(to_line, ek.run(one, data=DATA, out=folder))) == records, folder
+        same_runs(folder, tmp_path / "whole")
+
+
+def test_the_command_resumes_after_each_signal(whole: Path, tmp_path: Path) -> None:
+    folder, log = tmp_path / "stopped", tmp_path / "log"
+    command = [*COMMAND, "--out", str(folder)]
+    for place, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), 1):
+        process = start(command, log, hang_after=12 * place)
+        wait_for(partial(reached, folder, 12 * place))
+        send(process, number)
+        process.join()
+        assert process.exitcode in (-number, 130, 143)
+    assert "Repeat the command to resume" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert finish(command, log) == 0, log.read_text()
+    assert "DER++ + CBA" in log.read_text()
+    same_runs(folder, whole)
+    sessions = [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
+    assert len({session["started"] for session in sessions}) >= 2
+    assert sessions[-1]["command"].startswith("evenkeel run digits-cba")
+
+
+@pytest.mark.slow
+def test_a_run_survives_twenty_kills_at_random_moments(whole: Path, tmp_path: Path) -> None:
+    folder, log, chance = tmp_path / "killed", tmp_path / "log", random.Random(0)
     kills, moments = 0, set[int]()
     while kills < 20 or not finished(folder):
-        process = context.Process(target=command_line, args=(str(folder),))
         begin = size(folder)
-        process.start()
+        process = start([*COMMAND, "--out", str(folder)], log)
         if kills < 20:
             # Mostly while it learns and writes, sometimes while it still reads data or the last checkpoint.
             early = chance.random() < 0.2
@@ -66,43 +88,6 @@ def test_a_run_survives_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     assert len(moments) > 5  # the kills did come at different moments
 
 
-def test_the_command_resumes_after_each_signal(tmp_path: Path) -> None:
-    whole, folder = undisturbed(tmp_path / "whole"), tmp_path / "stopped"
-    command = [str(Path(sys.executable).parent / "evenkeel"), *COMMAND, "--out", str(folder)]
-    for place, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), 1):
-        code, errors = stopped(command, number, folder, 12 * place)
-        assert code in (-number, 130, 143)
-        if number == signal.SIGINT:
-            assert "Repeat the command to resume" in errors
-            assert "Traceback" not in errors
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "DER++ + CBA" in done.stdout
-    same_runs(folder, whole)
-    sessions = [json.loads(line) for line in (folder / "usage.jsonl").read_text().splitlines()]
-    assert len({session["started"] for session in sessions}) >= 2
-    assert sessions[-1]["command"].startswith("evenkeel run digits-cba")
-
-
-def stopped(command: list[str], number: int, folder: Path, after: int) -> tuple[int, str]:
-    """Send a signal to a run after so many steps; return its exit code and what it wrote to stderr."""
-    for _ in range(10):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals)  # noqa: PLW1509
-        while process.poll() is None and steps(folder) < after:
-            time.sleep(0.005)
-        process.send_signal(number)
-        _, errors = process.communicate()
-        if process.returncode != 0:
-            return process.returncode, errors
-        shutil.rmtree(folder)  # on a busy machine it may end before the signal comes: start it over
-    raise AssertionError(f"It ended before the signal {number}, ten times.")
-
-
-def hear_signals() -> None:
-    """Undo what a shell does to a job in the background, whose children ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def text(folder: Path) -> bytes:
     path = folder / RECORDS
     return path.read_bytes() if path.exists() else b""
@@ -114,6 +99,10 @@ def size(folder: Path) -> int:
 
 def steps(folder: Path) -> int:
     return text(folder).count(b'"kind":"step"')
+
+
+def reached(folder: Path, count: int) -> bool:
+    return steps(folder) == count
 
 
 def finished(folder: Path) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from evenkeel.errors import DataError, SettingsError
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.results.groups import groups
 from evenkeel.results.records import to_line
+from tests.helpers.cases import thinned
 from tests.helpers.experiments import config
 from tests.helpers.streams import images
 
@@ -108,8 +110,7 @@ def test_the_first_tasks_are_those_of_the_whole_stream(
     assert first.test_set.tasks == whole.test_set.tasks[:tasks]
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(("scenario", "tasks"), thinned(product(SCENARIOS, (1, 2)), together=1))
 def test_a_run_of_the_first_tasks_is_the_beginning_of_the_whole_run(scenario: str, tasks: int) -> None:
     how = ("evaluation.sample=none", "adaptor.name=cba", "adaptor.every=2")
     whole = ek.Results.of(ek.run(config_for(scenario, *how), data=DATA))

@@ -19,15 +19,17 @@ def last(config: ek.Config, **how: Any) -> ek.Ended:
 
 
 @pytest.mark.skipif(not (DATA / "clinc150").is_dir(), reason="clinc150 is not in EVENKEEL_DATA")
-def test_on_sentences_replay_learns_and_cba_forgets_less() -> None:
-    """The first six tasks of ten classes; float16 features as stored."""
-    first_sixty = [f"scenario.order={list(range(60))}", "scenario.tasks=6", "memory.capacity=150", "evaluation.every=0"]
+@pytest.mark.parametrize("classes", [30, pytest.param(60, marks=pytest.mark.slow)])
+def test_on_sentences_replay_learns_and_cba_forgets_less(classes: int) -> None:
+    """The first tasks of ten classes; float16 features as stored."""
+    first = [f"scenario.order={list(range(classes))}", f"scenario.tasks={classes // 10}", "evaluation.every=0"]
+    first += [f"memory.capacity={classes * 5 // 2}"]
     scores = {}
     for name, settings in {"plain": [], "cba": ["adaptor.name=cba", "adaptor.every=1", "adaptor.lr=0.01"]}.items():
-        runs = [last(ek.load_config("clinc150", [*first_sixty, *settings, f"seed={seed}"])) for seed in (0, 1)]
+        runs = [last(ek.load_config("clinc150", [*first, *settings, f"seed={seed}"])) for seed in (0, 1)]
         scores[name] = np.array([[run.metrics["acc"], run.metrics["fm"]] for run in runs], dtype=np.float64)
     plain, corrected = scores["plain"], scores["cba"]
-    assert plain[:, 0].mean() > 50  # chance is 1.7
+    assert plain[:, 0].mean() > 50  # chance is below 4
     assert (corrected[:, 1] < plain[:, 1] - 3).all()  # forgetting, seed by seed
     assert corrected[:, 0].mean() > plain[:, 0].mean()
 

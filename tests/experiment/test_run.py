@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import pairwise, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from evenkeel.experiment.setup import new_learner, planned
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import RECORDS
+from tests.helpers.cases import thinned
 from tests.helpers.experiments import DATA, config, small_data
 from tests.helpers.streams import images
 
@@ -39,9 +40,9 @@ def results(one: ek.Config, **how: Any) -> ek.Results:
     return ek.Results.of(ek.run(one, **({"data": DATA} | how)))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("adaptor", ["none", "cba"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "adaptor", "scenario"), thinned(product(METHODS, ["none", "cba"], SCENARIOS), together=1)
+)
 def test_every_method_in_every_scenario(method: str, adaptor: str, scenario: str) -> None:
     make_config = partial(
         config,
@@ -319,7 +320,7 @@ def test_errors_are_reported_before_any_work(tmp_path: Path) -> None:
 # ---- resuming ----
 
 
-@pytest.mark.parametrize("stop", [0, 1, 2, 5, 9, 14, 20])
+@pytest.mark.parametrize("stop", [0, 9, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 2, 5, 14, 20))])
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(tmp_path: Path, stop: int) -> None:
     one = config(method={"name": "derpp"}, adaptor={"name": "cba", "every": 1, "hidden": [8]})
     whole = list(ek.run(one, data=DATA, out=tmp_path / "whole"))
@@ -344,7 +345,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
 def test_torn_records_are_cut_off(tmp_path: Path) -> None:
     whole = list(map(to_line, ek.run(config(), data=DATA, out=tmp_path / "whole")))
     text = (tmp_path / "whole" / RECORDS).read_bytes()
-    for cut in range(1, 12):
+    for cut in range(1, 12, 3):
         folder = tmp_path / str(cut)
         begun = ek.run(config(), data=DATA, out=folder, save_every=0)
         for _ in range(8):

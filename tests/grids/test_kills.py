@@ -1,11 +1,9 @@
 """Grids whose processes are killed at any moment: every run finishes once, and equals that of an undisturbed grid."""
 
-import multiprocessing
 import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -16,17 +14,7 @@ from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger, run_key
 from tests.helpers.grids import GRID, require_same, undisturbed
-
-
-def command(*arguments: str) -> None:
-    """Do what the installed command does, in a process that has already imported everything."""
-    import sys
-
-    from evenkeel.cli import main
-
-    os.setsid()  # as in a terminal of its own
-    sys.argv = ["evenkeel", *arguments]
-    main()
+from tests.helpers.processes import start, wait_for
 
 
 def children(parent: int) -> list[int]:
@@ -50,15 +38,6 @@ def kill(process: int) -> bool:
     return True
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def finished(ledger: Ledger, configs: list[Config]) -> bool:
     return all(ledger.finished(run_key(config)) for config in configs)
 
@@ -79,8 +58,7 @@ def disturb(parent: BaseProcess, ledger: Ledger, planned: list[str], chance: ran
         return not parent.is_alive() or (saving() if planned[-1] == "checkpoint" else bool(workers()))
 
     while planned and parent.is_alive():
-        if not wait_for(moment):
-            break
+        wait_for(moment)
         if planned[-1] != "checkpoint":
             time.sleep(chance.uniform(0, 0.8))
         victims = [top] if planned[-1] == "parent" else workers()
@@ -92,26 +70,30 @@ def disturb(parent: BaseProcess, ledger: Ledger, planned: list[str], chance: ran
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="children are found in /proc")
-def test_kills_of_workers_of_the_parent_and_in_the_middle_of_a_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "grid.toml"
-    path.write_text(GRID)
-    configs = read_grid(path)
+@pytest.mark.parametrize(
+    ("seeds", "planned"),
+    [
+        (1, ["parent", "worker"]),
+        pytest.param(2, ["worker"] * 8 + ["checkpoint"] * 6 + ["parent"] * 3, marks=pytest.mark.slow),
+    ],
+    ids=["one of each", "many, in the middle of a checkpoint, too"],
+)
+def test_killed_processes_change_nothing(seeds: int, planned: list[str], tmp_path: Path) -> None:
+    path, log, planned = tmp_path / "grid.toml", tmp_path / "log", planned.copy()
+    path.write_text(GRID.replace("seeds = 2", f"seeds = {seeds}"))
+    configs, kills = read_grid(path), len(planned)
     whole = undisturbed(configs, tmp_path / "whole")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["evenkeel.cli", "torch._dynamo", "sklearn.datasets"])
-    chance, planned, done = random.Random(0), ["worker"] * 8 + ["checkpoint"] * 6 + ["parent"] * 3, list[str]()
+    chance, ledgers, done = random.Random(0), list[Ledger](), list[str]()
     chance.shuffle(planned)
-    ledgers = list[Ledger]()
     while planned:  # a grid may finish before all kills are done; another one then takes the rest
         ledger = Ledger(tmp_path / f"killed {len(ledgers)}")
         ledgers.append(ledger)
         arguments = ("grid", str(path), "--out", str(ledger.path), "--workers", "2", "--save-every", "0")
         while not finished(ledger, configs):
-            parent = context.Process(target=command, args=arguments)
-            parent.start()
+            parent = start(arguments, log)
             done += disturb(parent, ledger, planned, chance)
             parent.join()
-            assert parent.exitcode in (0, -signal.SIGKILL)
-    assert len(done) == 17
+            assert parent.exitcode in (0, -signal.SIGKILL), log.read_text()
+    assert len(done) == kills
     for ledger in ledgers:
         require_same(ledger, whole, configs)

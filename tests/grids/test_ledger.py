@@ -15,6 +15,7 @@ from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import PACKED, RECORDS, Results, find_runs, last_record, usage_of
 from tests.helpers.experiments import config
+from tests.helpers.moments import Moments
 from tests.helpers.runs import make_run
 
 
@@ -155,6 +156,32 @@ def test_packing_makes_one_readable_file_of_a_finished_run(tmp_path: Path) -> No
     first = path.read_bytes()
     assert ledger.pack() == 0  # a second time changes nothing
     assert path.read_bytes() == first
+
+
+def test_a_kill_at_any_moment_leaves_a_ledger_that_can_be_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, noted = Ledger(tmp_path / "whole"), list[int]()
+    for number in range(3):
+        make_run(seed=number, folder=whole.folder(f"{number:016x}"))
+    moments = Moments(whole.path, tmp_path / "killed", note=noted.copy)
+    with monkeypatch.context() as patch:
+        moments.watch(patch)
+        for number in range(3):
+            whole.note_finished(f"{number:016x}")
+            noted.append(number)
+        whole.rebuild()
+        whole.pack()
+    packed_runs = {path.name: path.read_bytes() for path in whole.path.glob(f"*{PACKED}")}
+    assert len(packed_runs) == 3
+    for folder, finished in moments.left:
+        ledger = Ledger(folder)
+        assert {entry.seed for entry in ledger.entries()} >= set(finished), folder
+        assert ledger.runs() == [f"{number:016x}" for number in range(3)]
+        ledger.rebuild()
+        ledger.pack()
+        assert [entry.seed for entry in Ledger(folder).entries()] == [0, 1, 2]
+        assert {path.name: path.read_bytes() for path in folder.glob(f"*{PACKED}")} == packed_runs
 
 
 def test_packing_that_was_killed_is_done_again(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.helpers.grids import GRID, require_same, undisturbed
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'evenkeel[ray]'")
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # Ray's own
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Ray's workers are found in /proc"),
 ]
@@ -62,7 +62,6 @@ def test_workers_killed_and_a_node_lost_change_nothing(tmp_path: Path, cluster: 
             for victim in ray_workers()[:1]:
                 os.kill(victim, signal.SIGKILL)
                 kills += 1
-                time.sleep(0.5)
         elif kills == 3 and not lost and len(now.finished) >= 2:
             cluster.remove_node(cluster.second, allow_graceful=False)
             lost = True

@@ -7,7 +7,6 @@ examples were learned, and a learner that was never killed learns the same batch
 """
 
 import argparse
-import multiprocessing
 import os
 import random
 import signal
@@ -33,6 +32,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.service.http.server import listen, run
 from evenkeel.service.service import Service
 from evenkeel.service.store.model_folder import ModelFolder
+from tests.helpers.processes import LONG, fork_server
 
 FEATURES, CLASSES, BATCH = 12, 6, 16
 SETTINGS = [f"input.features={FEATURES}", "net.hidden=[32]", "memory.capacity=100", f"batches.size={BATCH}"]
@@ -139,9 +139,7 @@ class Kills:
 
 def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
     """Put a service under load, kill it or its learning process this many times, and return load and kills."""
-    # Each service is a process of its own, but forked from one that has already loaded torch, which takes longest.
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["evenkeel.service.http.server"])
+    processes = fork_server()
     rng, count = random.Random(seed), Kills()
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
@@ -192,7 +190,7 @@ def wait_ready(url: str, service: BaseProcess) -> None:
 
 def settled(url: str) -> Any:
     """Wait until nothing is waiting any more, and return the status."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         status = fetch(url, "/v1/status")
         if status is not None and status["state"] == "idle":

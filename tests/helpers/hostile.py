@@ -8,16 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from PIL import Image
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.helpers.serving import Served, encoded, text
 
@@ -126,34 +117,3 @@ def survived(answer: httpx.Response) -> int:
     if not answer.is_success:
         refused(answer, 400, 404, 409, 413, 415, 422, 429)
     return answer.status_code
-
-
-# From the OpenAPI document
-
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-
-
-def as_documented(served: Served, examples: int) -> set[str]:
-    """Send what the OpenAPI document allows, and what it does not; return the paths that were called."""
-    document = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
-    called = set()
-    for result in document.get_all_operations():
-        assert isinstance(result, Ok)
-        operation = result.ok()
-        for mode in schemathesis.GenerationMode:
-            if mode is schemathesis.GenerationMode.NEGATIVE and operation.path in ("/healthz", "/readyz"):
-                continue  # they take nothing that could be wrong
-
-            @settings(
-                max_examples=examples,
-                database=None,
-                phases=[Phase.explicit, Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            @given(case=operation.as_strategy(generation_mode=mode))
-            def call(case: schemathesis.Case[Any]) -> None:
-                case.call_and_validate(checks=CHECKS)
-                called.add(case.path)
-
-            call()
-    return called

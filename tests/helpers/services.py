@@ -1,7 +1,6 @@
 """Services in this process: examples to teach them, and checks of what they counted."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from evenkeel.service.worker.pipe import WorkerReport
+from tests.helpers.processes import wait_for
 from tests.helpers.serving import VECTORS
 
 Open = Callable[..., Service]
@@ -58,10 +58,7 @@ def examples(
 
 def settle(service: Service) -> None:
     """Wait until everything accepted has been learned, and saved."""
-    deadline = time.monotonic() + 60
-    while service.waiting:
-        assert time.monotonic() < deadline, service.problem
-        time.sleep(0.005)
+    wait_for(lambda: not service.waiting)
     assert service.supervisor is not None
     service.supervisor.command("save").result()  # then the last batch is finished, and the counts are reported
 

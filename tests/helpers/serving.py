@@ -1,17 +1,12 @@
 """Real servers for tests: `evenkeel serve` in a process of its own.
 
-It is forked from one that has already loaded torch, which takes longest, and learns in the same process for the same
-reason; `crashes` and the README's test start it as users do.
+It learns in the same process, which saves an import of torch; `crashes` and the README's test start it as users do.
 """
 
 import base64
 import io
-import multiprocessing
-import os
 import re
 import socket
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,19 +15,9 @@ from typing import Any
 import httpx
 from PIL import Image
 
-from evenkeel.cli import main
+from tests.helpers.processes import LONG, start, wait_for
 
 VECTORS = ("input.features=4", "net.hidden=[16]", "memory.capacity=50", "batches.wait=0.05")
-
-
-def evenkeel(arguments: list[str], log: str) -> None:
-    """Run the command, with its output in a file."""
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    sys.argv = ["evenkeel", *arguments]
-    os.environ["COLUMNS"] = "500"
-    main()
 
 
 class Served:
@@ -45,11 +30,8 @@ class Served:
         overrides = [word for setting in settings for word in ("--set", setting)]
         port = [] if "--port" in options else ["--port", "0"]
         arguments = ["serve", str(folder), "--one-process", *port, *overrides, *options]
-        processes = multiprocessing.get_context("forkserver")
-        processes.set_forkserver_preload(["evenkeel.cli", "evenkeel.service.http.server"])
-        self.process = processes.Process(target=evenkeel, args=(arguments, str(self.log)))
-        self.process.start()
-        self.client = httpx.Client(timeout=60)
+        self.process = start(arguments, self.log)
+        self.client = httpx.Client(timeout=LONG)
         if wait:
             self.wait()
 
@@ -64,14 +46,9 @@ class Served:
 
     def wait(self) -> None:
         """Wait until the service answers; fail if it has ended."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            if self.answers():
-                return
-            if not self.process.is_alive():
-                raise RuntimeError(f"It did not start: {self.output}")
-            time.sleep(0.02)
-        raise TimeoutError(self.output)
+        wait_for(lambda: self.answers() or not self.process.is_alive())
+        if not self.process.is_alive():
+            raise RuntimeError(f"It did not start: {self.output}")
 
     def answers(self) -> bool:
         """Check whether the service has printed its address and answers there."""
@@ -98,13 +75,14 @@ class Served:
 
     def settled(self) -> Any:
         """Wait until nothing is waiting any more, and return the status."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            status = self.get("/v1/status")
-            if not status["queue"]["waiting"] and status["state"] == "idle":
-                return status
-            time.sleep(0.02)
-        raise TimeoutError(str(self.get("/v1/status")))
+        status = dict[str, Any]()
+
+        def idle() -> bool:
+            status.update(self.get("/v1/status"))
+            return not status["queue"]["waiting"] and status["state"] == "idle"
+
+        wait_for(idle)
+        return status
 
     def kill(self) -> None:
         self.process.kill()
@@ -114,7 +92,7 @@ class Served:
     def stop(self) -> int | None:
         """Stop the service, and return its exit code."""
         self.process.terminate()
-        self.process.join(60)
+        self.process.join(LONG)
         self.client.close()
         return self.process.exitcode
 
@@ -133,7 +111,7 @@ class Line:
 
     def __init__(self, served: Served, data: bytes = b"") -> None:
         address = httpx.URL(served.url)
-        self.socket = socket.create_connection((address.host, address.port or 80), timeout=60)
+        self.socket = socket.create_connection((address.host, address.port or 80), timeout=LONG)
         self.socket.sendall(data)
 
     def __enter__(self) -> "Line":

@@ -122,7 +122,12 @@ def inputs(learner: ek.Learner) -> Tensor:
     return torch.cat(stream[::-1])
 
 
-@pytest.mark.parametrize("name", METHODS)
+OFTEN = ("er", "icarl", "bic")  # by the head, by class means, with a correction of its own
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow]) for name in METHODS]
+)
 def test_every_exported_method_predicts_the_same(name: str, tmp_path: Path) -> None:
     learner = on_vectors(METHODS[name]())
     path = tmp_path / "model.pt2"
@@ -221,7 +226,9 @@ NETS: dict[str, tuple[str, Callable[[], ek.Learner]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if "lucir" in name else []) for name in NETS]
+)
 def test_every_exported_net_predicts_the_same(name: str, tmp_path: Path) -> None:
     suffix, make = NETS[name]
     learner = make()

@@ -6,10 +6,11 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
+from tests.helpers.cases import thinned
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
-@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
+@pytest.mark.parametrize(("method", "adaptor"), thinned(pairs("none", "cba"), together=1))
 def test_every_method_can_be_repeated_and_resumed(method: str, adaptor: str, tmp_path: Path) -> None:
     stream = images()
     straight, stopped = (learner(METHODS[method](), ADAPTORS[adaptor](), repeats=3) for _ in range(2))

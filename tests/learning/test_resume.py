@@ -1,10 +1,13 @@
 """Saving and resuming is bit-identical to never having stopped."""
 
+import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from itertools import cycle
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,19 @@ from torch import nn
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
+from tests.helpers.cases import thinned
+from tests.helpers.moments import Moments
+from tests.helpers.processes import fork_server
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
+# After the first batch (memory almost empty), in mid-task, just before and just after growth, after the boundary.
+CUTS = (1, 4, 6, 7, 9)
 
-@pytest.mark.parametrize(("method", "adaptor"), pairs())
-def test_resume_equals_never_stopped(method: str, adaptor: str, tmp_path: Path) -> None:
+
+@pytest.mark.parametrize(
+    ("method", "adaptor", "cut"), thinned(((*pair, cut) for pair in pairs() for cut in CUTS), together=1)
+)
+def test_resume_equals_never_stopped(method: str, adaptor: str, cut: int, tmp_path: Path) -> None:
     stream = images()
     straight = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)  # grows at the first batch of the second task
     records = []
@@ -27,23 +38,21 @@ def test_resume_equals_never_stopped(method: str, adaptor: str, tmp_path: Path) 
         records.append(straight.learn(x, y))
         if place == 8:
             straight.boundary()
-    # After the first batch (memory almost empty), in mid-task, just before and just after growth, after the boundary.
-    for cut in (1, 4, 6, 7, 9):
-        first = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)
-        learn_all(first, stream[:cut])
-        if cut > 8:
-            first.boundary()
-        first.save(tmp_path / "learner")
-        second = ek.Learner.load(tmp_path / "learner")
-        assert differences(snapshot(first), snapshot(second)) == []
-        again = []
-        for place, (x, y) in enumerate(stream[cut:], cut):
-            again.append(second.learn(x, y))
-            if place == 8:
-                second.boundary()
-        assert again == records[cut:]
-        assert differences(snapshot(straight), snapshot(second)) == []
-        assert np.array_equal(second.predict_proba(stream[0][0]), straight.predict_proba(stream[0][0]))
+    first = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=3)
+    learn_all(first, stream[:cut])
+    if cut > 8:
+        first.boundary()
+    first.save(tmp_path / "learner")
+    second = ek.Learner.load(tmp_path / "learner")
+    assert differences(snapshot(first), snapshot(second)) == []
+    again = []
+    for place, (x, y) in enumerate(stream[cut:], cut):
+        again.append(second.learn(x, y))
+        if place == 8:
+            second.boundary()
+    assert again == records[cut:]
+    assert differences(snapshot(straight), snapshot(second)) == []
+    assert np.array_equal(second.predict_proba(stream[0][0]), straight.predict_proba(stream[0][0]))
 
 
 def test_growth_happens_where_the_test_above_says() -> None:
@@ -65,7 +74,10 @@ learner.save(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize(("method", "repeats"), [("er", 1), ("derpp", 1), ("clser", 1), ("er", 3)])
+@pytest.mark.parametrize(
+    ("method", "repeats"),
+    [("er", 3), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("er", "derpp", "clser"))],
+)
 def test_resume_in_a_new_process(method: str, repeats: int, tmp_path: Path) -> None:
     """Three updates for each batch are never a multiple of CBA's two, so batches end within its cycle."""
     stream = images()
@@ -81,31 +93,52 @@ def test_resume_in_a_new_process(method: str, repeats: int, tmp_path: Path) -> N
     assert differences(snapshot(straight), snapshot(ek.Learner.load(tmp_path / "learner"))) == []
 
 
-SAVE_FOREVER = """
-import sys, torch
-import evenkeel as ek
-from tests.helpers.streams import images, learner
-torch.set_num_threads(1)
-one = learner(ek.DERpp(), ek.CBA(hidden=(512,)), memory=2000)
-stream = images(batches=2, size=1500)
-while True:
-    for x, y in stream:
+def save_forever(path: Path, saved: Connection) -> None:
+    torch.set_num_threads(1)
+    one = learner(ek.DERpp(), ek.CBA(hidden=(512,)), memory=2000)
+    for x, y in cycle(images(batches=2, size=300)):
         one.learn(x, y)
-        one.save(sys.argv[1])
-        print(one.step, flush=True)
-"""
+        one.save(path)
+        saved.send(one.step)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.003, 0.007, 0.02])
+@pytest.mark.parametrize("delay", [0.0, *(pytest.param(wait, marks=pytest.mark.slow) for wait in (0.003, 0.007, 0.02))])
 def test_kill_during_a_save_loses_nothing(delay: float, tmp_path: Path) -> None:
-    path = tmp_path / "learner"
-    with subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        saved = int(writer.stdout.readline())
-        time.sleep(delay)
-        os.kill(writer.pid, signal.SIGKILL)
-        saved = max([saved, *map(int, writer.stdout.read().split())])
-    assert ek.Learner.load(path).step >= saved
+    ours, theirs = multiprocessing.Pipe()
+    writer = fork_server().Process(target=save_forever, args=(tmp_path / "learner", theirs))
+    writer.start()
+    theirs.close()
+    saved = ours.recv()
+    time.sleep(delay)
+    writer.kill()
+    with suppress(EOFError):
+        while True:
+            saved = ours.recv()
+    writer.join()
+    assert ek.Learner.load(tmp_path / "learner").step >= saved
+
+
+def test_whatever_a_kill_leaves_is_the_old_checkpoint_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = learner(ek.DERpp(), ADAPTORS["cba"]())
+    learn_all(one, images()[:2])
+    (tmp_path / "whole").mkdir()
+    one.save(tmp_path / "whole" / "learner")
+    states = {one.step: snapshot(one)}
+    learn_all(one, images()[2:3])
+    states[one.step] = snapshot(one)
+    moments = Moments(tmp_path / "whole", tmp_path / "killed")
+    with monkeypatch.context() as patch:
+        moments.watch(patch)
+        one.save(tmp_path / "whole" / "learner")
+    steps = []
+    for folder, _ in moments.left:
+        left = ek.Learner.load(folder / "learner")
+        assert differences(snapshot(left), states[left.step]) == []
+        steps.append(left.step)
+    assert steps == sorted(steps)
+    assert set(steps) == {2, 3}
 
 
 def test_a_failed_save_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +201,7 @@ def test_resume_with_a_network_of_ones_own(tmp_path: Path) -> None:
     assert not second.net.backbone.get_submodule("body.2").training
 
 
-@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
+@pytest.mark.parametrize(("method", "adaptor"), thinned(pairs("none", "cba"), together=1))
 def test_saved_just_after_room_was_made(method: str, adaptor: str, tmp_path: Path) -> None:
     one = learner(METHODS[method](), ADAPTORS[adaptor](), outputs=2)
     learn_all(one, images()[:3])

@@ -303,7 +303,7 @@ def test_unfinished_runs(tmp_path: Path) -> None:
     assert "ER, seed 3: unfinished: step 130 of 200" in html
 
 
-@pytest.mark.parametrize("stop", [0, 39, 41, 200])
+@pytest.mark.parametrize("stop", [0, 41, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (39, 200))])
 def test_killed_anywhere(stop: int, tmp_path: Path) -> None:
     _write([make_run(stop=stop), make_run("ER + CBA", adaptor=True)], tmp_path)
 
@@ -335,6 +335,7 @@ def test_a_seed_counts_once(tmp_path: Path) -> None:
     assert "2 of the runs repeat another" in html
 
 
+@pytest.mark.slow
 def test_data_sets_are_never_mixed(tmp_path: Path) -> None:
     """Nor are scenarios; each has its own comparison."""
     kinds = (("digits", "disjoint"), ("cifar10", "disjoint"), ("digits", "blurry"))
@@ -366,7 +367,12 @@ STRANGE: dict[str, list[Results]] = {
 }
 
 
-@pytest.mark.parametrize("name", STRANGE)
+USUAL = ("names", "one-run", "nothing-recorded", "no-diagnostics")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in USUAL else [pytest.mark.slow]) for name in STRANGE]
+)
 def test_strange_runs(name: str, tmp_path: Path) -> None:
     page, _ = _write(STRANGE[name], tmp_path)
     assert "Every run" in page.headings
@@ -381,6 +387,7 @@ def test_domains(tmp_path: Path) -> None:
     assert "Domain-incremental" in html
 
 
+@pytest.mark.slow
 def test_large(tmp_path: Path) -> None:
     runs = make_runs(2, tasks=20, classes=200, steps=20)
     _, html = _write(runs, tmp_path)

@@ -1,9 +1,7 @@
 """Disks that fail, and clocks that jump."""
 
-import multiprocessing
 import resource
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from evenkeel.errors import RunError
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
+from tests.helpers.processes import fork_server, wait_for
 from tests.helpers.services import Open, adds_up, examples, report, settle, teach
 
 # Disks that fail
@@ -58,10 +57,7 @@ def test_a_full_disk_keeps_what_was_accepted_and_predictions_continue(opened: Op
     assert "cannot be written" in (service.problem or "")
     service.journal.write_alone(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchone()).result()
     settle(service)
-    deadline = time.monotonic() + 20
-    while service.problem is not None:  # even if no client sends anything
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: service.problem is None)  # even if no client sends anything
     assert service.learn(examples(4)).result()
     settle(service)
     assert service.problem is None
@@ -115,7 +111,7 @@ def test_a_service_on_a_disk_that_cannot_be_written_still_predicts(opened: Open,
     service = opened()
     teach(service, examples(32))
     service.close()
-    process = multiprocessing.get_context("spawn").Process(target=_on_a_full_disk, args=(tmp_path / "model",))
+    process = fork_server().Process(target=_on_a_full_disk, args=(tmp_path / "model",))
     process.start()
     process.join()
     assert process.exitcode == 0

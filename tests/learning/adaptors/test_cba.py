@@ -1,6 +1,7 @@
 """CBA apart from its gradient: when it acts, what it does not change, and that it leaves other generators alone."""
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from torch.optim import SGD, Adam
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.memory import Memory
+from tests.helpers.cases import thinned
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
 
 # Tasks and batches per task of one online run with batches of 32 (last one dropped), and its number of outer updates.
-RUNS = {"cifar10": (5, 312, 252), "cifar100": (10, 156, 288), "tiny-imagenet": (10, 312, 567)}
+RUNS = {"short": (3, 11, 6), "cifar10": (5, 312, 252), "cifar100": (10, 156, 288), "tiny-imagenet": (10, 312, 567)}
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", ["short", *(pytest.param(run, marks=pytest.mark.slow) for run in list(RUNS)[1:])])
 def test_number_of_outer_updates(run: str) -> None:
     """(tasks - 1) * ceil(batches / 5): at every 5th update, from the second task on."""
     tasks, batches, expected = RUNS[run]
@@ -49,8 +51,9 @@ def test_a_silent_adaptor_is_no_adaptor(method: str, monkeypatch: pytest.MonkeyP
     assert all("adapt" in path for path in apart), apart  # the adaptor itself, and DER++'s second kind of logits
 
 
-@pytest.mark.parametrize("adaptor", [name for name in ADAPTORS if name != "none"])
-@pytest.mark.parametrize("method", ADAPTABLE)
+@pytest.mark.parametrize(
+    ("method", "adaptor"), thinned(product(ADAPTABLE, [name for name in ADAPTORS if name != "none"]), together=1)
+)
 def test_with_and_without_cba_the_same_samples_are_seen(method: str, adaptor: str) -> None:
     """Common random numbers: batches, augmentations, memory draws and stored samples are those of the method alone."""
     seen: dict[str, list[Tensor]] = {}

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from torch.optim import SGD, Optimizer
 from evenkeel import CBA, CLSER, ER, DERpp, Learner, Method
 from evenkeel.learning.adaptors.bilevel import UNROLLED, unrolled_step
 from evenkeel.learning.step import Step
+from tests.helpers.cases import thinned
 from tests.helpers.outer_gradient import NEW, OPTIMIZERS, REPLAY, Update, assert_close, batch, second_task, watch
 from tests.helpers.reference_cba import Loss, Reference, last_layer, leaves
 
@@ -58,9 +59,13 @@ def assert_as_reference(update: Update, reference: Reference) -> None:
     assert_close(update.gradient, gradient, 1e-10)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("variant", ADAPTORS)
-@pytest.mark.parametrize(("method", "repeats"), [*((name, 1) for name in METHODS), ("ER", 2), ("DER++", 2)])
+REPEATED = [*((name, 1) for name in METHODS), ("ER", 2), ("DER++", 2)]
+
+
+@pytest.mark.parametrize(
+    ("method", "repeats", "variant", "optimizer"),
+    thinned((*repeated, *rest) for repeated in REPEATED for rest in product(ADAPTORS, OPTIMIZERS)),
+)
 def test_outer_gradient(
     method: str, repeats: int, variant: str, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
+from tests.helpers.cases import thinned
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, Batch, MakeAdaptor, images, learn_all, learner
 
 
@@ -122,8 +124,7 @@ def adaptor_of(one: ek.Learner) -> dict[str, Any]:
     return {path: value for path, value in snapshot(one).items() if path.startswith("/1/adaptor")}
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-@pytest.mark.parametrize("method", ADAPTABLE)
+@pytest.mark.parametrize(("method", "repeats"), thinned(product(ADAPTABLE, (1, 2)), together=1))
 def test_it_observes_the_labels_of_every_update_and_the_loss_sees_its_correction(method: str, repeats: int) -> None:
     adaptor = Counted(weight=2.0)
     one = learner(METHODS[method](), adaptor, outputs=4, repeats=repeats)
@@ -159,8 +160,7 @@ def test_it_acts_in_training_but_not_in_prediction(method: str) -> None:
     assert torch.equal(with_it.logits(x), scores)
 
 
-@pytest.mark.parametrize("own", OWN)
-@pytest.mark.parametrize("method", ["er", "derpp", "bic", "clser"])
+@pytest.mark.parametrize(("method", "own"), thinned(product(["er", "derpp", "bic", "clser"], OWN), together=1))
 def test_saved_and_loaded_it_resumes_bit_for_bit(method: str, own: str, tmp_path: Path) -> None:
     stream: list[Batch] = images()
     outputs = 4 if own in ("joint", "joint, no query", "with an update") else 2  # the others grow
@@ -186,8 +186,7 @@ FAILURES: dict[str, tuple[Callable[[Tensor], Tensor], type[BaseException]]] = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "failure"), thinned(product(ALL, FAILURES), together=1))
 def test_a_refused_update_restores_its_state(name: str, failure: str) -> None:
     """The last call of `loss` in a step, after any outer step, fails at every second batch."""
     one, plain = learner(ek.ER(), ALL[name]()), learner(ek.ER(), ALL[name]())

@@ -16,13 +16,13 @@ from tests.helpers.hostile import (
     SECONDS,
     X,
     accepted,
-    as_documented,
     check_works,
     mutated,
     peak,
     refused,
     survived,
 )
+from tests.helpers.openapi import as_documented
 from tests.helpers.serving import Line, Served, text
 
 JSON = {"Content-Type": "application/json"}
@@ -381,6 +381,7 @@ def test_damaged_bodies_never_break_it(vectors: Served) -> None:
     check_works(vectors)
 
 
+@pytest.mark.slow
 def test_a_vector_service_conforms_to_its_openapi_document(vectors: Served) -> None:
     assert len(as_documented(vectors, 10)) == 12
     check_works(vectors)

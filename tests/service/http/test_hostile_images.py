@@ -16,7 +16,6 @@ from tests.helpers.hostile import (
     PNG,
     X,
     accepted,
-    as_documented,
     check_works,
     form,
     mutated,
@@ -25,6 +24,7 @@ from tests.helpers.hostile import (
     refused,
     survived,
 )
+from tests.helpers.openapi import as_documented
 from tests.helpers.serving import Served, encoded, text
 
 PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
@@ -171,6 +171,7 @@ def test_damaged_forms_never_break_it(pictures: Served) -> None:
     check_works(pictures)
 
 
+@pytest.mark.slow
 def test_an_image_service_conforms_to_its_openapi_document(pictures: Served) -> None:
     assert len(as_documented(pictures, 10)) == 12
     check_works(pictures)

@@ -1,0 +1,84 @@
+"""`evenkeel` in processes of their own, forked from one that has already imported everything, which takes longest."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from evenkeel.cli import main
+
+LONG = 300  # seconds that nothing takes, however busy the machine is
+IMPORTED = ["evenkeel.cli", "evenkeel.service.http.server", "torch._dynamo", "sklearn.datasets"]
+
+
+def fork_server() -> ForkServerContext:
+    """Return the context whose processes have everything imported. There is one such server for all tests."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*IMPORTED, __name__])
+    return context
+
+
+def start(arguments: Sequence[str], log: Path, *, hang_after: int | None = None) -> BaseProcess:
+    """Start a command as in a terminal of its own, with its output in a file.
+
+    `hang_after`: its learner does so many steps and no more, so that a signal comes in time on any machine.
+    """
+    process = fork_server().Process(target=_evenkeel, args=(list(arguments), str(log), hang_after))
+    process.start()
+    return process
+
+
+def finish(arguments: Sequence[str], log: Path) -> int:
+    """Run a command to its end, and return its exit code; negative if a signal ended it."""
+    process = start(arguments, log)
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def send(process: BaseProcess, number: int) -> None:
+    """Send a signal to a process."""
+    assert process.pid is not None
+    os.kill(process.pid, number)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = LONG) -> None:
+    """Wait until the condition holds; fail if that takes longer than anything can."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "It did not happen."
+        time.sleep(0.005)
+
+
+def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
+    """Do what the installed command does."""
+    if hang_after is not None:
+        _hang_after(hang_after)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore Ctrl-C
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.argv = ["evenkeel", *arguments]
+    os.environ["COLUMNS"] = "500"
+    main()
+
+
+def _hang_after(steps: int) -> None:
+    """Let learners stop in the middle of a stream, until a signal comes."""
+    from evenkeel.learning.learner import Learner
+
+    learn = Learner.learn
+
+    def learn_or_hang(learner: Learner, *arguments: Any, **settings: Any) -> Any:
+        if learner.step >= steps:
+            time.sleep(LONG)
+        return learn(learner, *arguments, **settings)
+
+    Learner.learn = learn_or_hang  # type: ignore[method-assign,assignment]
