@@ -1,6 +1,7 @@
 """What commands with many runs share: progress bars, lists of runs, reports of failures."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 
 import typer
@@ -9,16 +10,20 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from evenkeel.cli.console import decoding, notes, out, print_table, progress
 from evenkeel.errors import DataError
 from evenkeel.experiment.config import Config
+from evenkeel.grids.budget import Budget, seconds_of
 from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.execution import cores
+from evenkeel.grids.ledger import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.labels import flat, labels
 from evenkeel.results.table import ResultTable, Row
 
 
-def do(grid: Grid) -> None:
-    """Do the runs that are not finished yet, with progress bars."""
+def do(grid: Grid, budget: str | None = None) -> None:
+    """Do the runs that are not finished yet, with progress bars; with a budget of time, those that fit into it."""
+    limit = None if budget is None else seconds_of(budget)
     seconds = _seconds(grid, must=grid.launcher.here)
+    grid.budget = _budget(grid, limit, seconds)
     try:
         with _Bars(grid.runs, seconds) as bars:
             for now in grid.go():
@@ -26,25 +31,36 @@ def do(grid: Grid) -> None:
     except KeyboardInterrupt:
         notes.print("Stopped. Repeat the command to resume from the last checkpoints.")
         raise typer.Exit(130) from None
+    if grid.left:
+        notes.print(
+            f"{len(grid.left)} of {len(grid.runs)} runs did not fit into {budget}. Repeat the command to resume."
+        )
 
 
-def list_runs(grid: Grid) -> None:
-    """List the runs, and estimate how long the unfinished ones will take."""
+def list_runs(grid: Grid, budget: str | None = None) -> None:
+    """List the runs, and estimate how long the unfinished ones will take; with a budget, say which fit into it."""
+    limit = None if budget is None else seconds_of(budget)
     start = time.process_time()  # of this process: those of the runs import the same packages, once
     seconds = _seconds(grid, must=False)
     ledger, left, rows = grid.ledger, list[float](), list[Row]()
-    for name, (key, config) in zip(_names(grid), grid.runs.items(), strict=True):
-        known = seconds.get(key)
-        if known is not None:
+    plan = _budget(grid, limit, seconds)
+    order = list(grid.runs if plan is None else plan.in_order(grid.runs))
+    fitting = set(order if plan is None else plan.planned([key for key in order if key in seconds]))
+    names = dict(zip(grid.runs, _names(grid), strict=True))
+    for key in order:
+        known, state = seconds.get(key), ledger.state(key)
+        if known is not None and key in fitting:
             left.append(known[1] * (1 - ledger.step(key) / max(1, known[0])))
-        rows.append(Row.of(name, config.seed, ledger.state(key), "-" if known is None else _span(known[1])))
+        state = state if key in fitting or key not in seconds else f"{state}, beyond the budget"
+        rows.append(Row.of(names[key], grid.runs[key].seed, state, "-" if known is None else _span(known[1])))
     print_table(ResultTable("", ["run", "seed", "state", "estimate"], rows))
     done = sum(ledger.finished(key) for key in grid.runs)
     summary = f"{len(grid.runs)} run{'s' * (len(grid.runs) > 1)}, {done} finished."
     if left:
         at_once = min(grid.execution.at_once, cores(), len(left)) if grid.launcher.here else 1
         how = "one after another" if at_once == 1 else f"{at_once} in parallel"
-        summary += f" The others will take about {_span(start + max(*left, sum(left) / at_once))}, {how}."
+        others = "The others" if plan is None else f"Those that fit into {budget}"
+        summary += f" {others} will take about {_span(start + max(*left, sum(left) / at_once))}, {how}."
     out.print(summary)
 
 
@@ -56,6 +72,19 @@ def report_failures(grid: Grid) -> None:
     if grid.failed:
         notes.print("Repeat the command to retry these. The others are finished.", soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _budget(grid: Grid, limit: float | None, seconds: Mapping[str, tuple[int, float] | None]) -> Budget | None:
+    """Return a budget by these estimates, in which a run that has none takes no time; None if there is no budget."""
+    if limit is None:
+        return None
+    known = {key: each or (0, 0.0) for key, each in seconds.items()}
+
+    def share(key: str) -> float:
+        return 1.0 if grid.ledger.finished(key) else grid.ledger.step(key) / max(1, known[key][0])
+
+    at_once = grid.execution.at_once if grid.launcher.here else len(grid.runs)
+    return Budget(limit, lambda config: known.get(run_key(config), (0, 0.0))[1], share, at_once)
 
 
 def _seconds(grid: Grid, *, must: bool) -> dict[str, tuple[int, float] | None]:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from evenkeel.grids.schedule import Grid
 
 
+TimeBudget = Annotated[
+    str | None,
+    typer.Option(help="Time for the runs, such as 3h: what tells most comes first, what cannot end is not begun."),
+]
+
+
 @with_execution
 def reproduce_command(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, table5, figure1, figure3 or figure4.")],
@@ -33,6 +39,7 @@ def reproduce_command(
     cba: Annotated[str, typer.Option(help="Variant of CBA: as-released, as-paper or both.")] = "as-released",
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting of all runs.")] = None,
     execution: Execution,
+    budget: TimeBudget = None,
     only_list: OnlyList = False,
     only_show: Annotated[bool, typer.Option("--show", help="Show the results so far; run nothing.")] = False,
     only_finished: Annotated[bool, typer.Option(help="Leave out rows that have no finished run.")] = False,
@@ -62,10 +69,10 @@ def reproduce_command(
     )
     grid = Grid(Ledger(folder), table.configs(), execution)
     if only_list and not only_show:
-        list_runs(grid)
+        list_runs(grid, budget)
         return
     if not only_show:
-        do(grid)
+        do(grid, budget)
     _show_results(table, grid, format, path, only_finished=only_finished)
     report_failures(grid)
 
@@ -78,6 +85,7 @@ def grid_command(
     *,
     folder: LedgerFolder = Path("ledger"),
     execution: Execution,
+    budget: TimeBudget = None,
     only_list: OnlyList = False,
     format: Format = "text",
     path: Output = None,
@@ -97,9 +105,9 @@ def grid_command(
     one_of("format", format, FORMATS)
     grid = Grid(Ledger(folder), read_grid(file), execution)
     if only_list:
-        list_runs(grid)
+        list_runs(grid, budget)
         return
-    do(grid)
+    do(grid, budget)
     if grid.finished:
         show([measures_table(grid.results())], format, path)
     report_failures(grid)
