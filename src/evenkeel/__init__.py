@@ -30,9 +30,12 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.learning.adaptors import Adaptor as Adaptor
     from evenkeel.learning.adaptors import Prior as Prior
     from evenkeel.learning.augment import AUGMENTS as AUGMENTS
+    from evenkeel.learning.augment import ColorJitter as ColorJitter
     from evenkeel.learning.augment import CropFlip as CropFlip
+    from evenkeel.learning.augment import Grayscale as Grayscale
     from evenkeel.learning.augment import PerSample as PerSample
     from evenkeel.learning.augment import RandAugment as RandAugment
+    from evenkeel.learning.augment import ResizedCrop as ResizedCrop
     from evenkeel.learning.classifier import Classifier as Classifier
     from evenkeel.learning.contract import check_method as check_method
     from evenkeel.learning.heads import CosineHead as CosineHead
@@ -79,7 +82,15 @@ PUBLIC = {  # the public names, by the module that defines them
     "experiment.quickstart": ["accuracy", "load_data", "stream"],
     "experiment.run": ["run"],
     "learning.adaptors": ["CBA", "Adaptor", "Prior"],
-    "learning.augment": ["AUGMENTS", "CropFlip", "PerSample", "RandAugment"],
+    "learning.augment": [
+        "AUGMENTS",
+        "ColorJitter",
+        "CropFlip",
+        "Grayscale",
+        "PerSample",
+        "RandAugment",
+        "ResizedCrop",
+    ],
     "learning.classifier": ["Classifier"],
     "learning.contract": ["check_method"],
     "learning.heads": ["CosineHead"],

@@ -31,7 +31,7 @@ def test_run_then_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     code, out, err = call(capsys, "report", str(tmp_path), "-o", str(page), "--title", "Mine")
     assert code == 0, err
     assert "digits, disjoint: CBA changed ACC by" in out.replace("\n", " ")
-    assert "a single seed cannot show whether this is significant" in out.replace("\n", " ")
+    assert "a single seed cannot show whether this is significant" in " ".join(out.split())
     assert "<title>Mine" in page.read_text()
     results = ek.Results.read(tmp_path / "cba")
     assert results.ended is not None

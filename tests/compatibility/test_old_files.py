@@ -10,6 +10,7 @@ import time
 import tomllib
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ EXPECTED = json.loads((OLD / "expected.json").read_text())
 # Another processor may round the last bit of a float differently; only then numbers are compared with a tolerance.
 SAME_BITS = arithmetic() == EXPECTED["arithmetic"]
 NO_EVALUATION = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
+LATER = ("learning_within",)  # measures that came after version 0.1
 DIGITS = {
     "er": [],
     "er-cba": ["adaptor.name=cba", "adaptor.start=second-task"],
@@ -66,8 +68,11 @@ def require_state(learner: ek.Learner, kept: dict[str, str]) -> None:
 
 
 def require_records(made: Iterable[Record], kept: bytes) -> None:
-    """Compare the first record by value, except for package versions, and all others byte for byte."""
-    first, *others = [to_line(record).encode() for record in made]
+    """Compare the first record by value, except for package versions, and all others byte for byte.
+
+    Measures that came later are in no old record; they are computed from the others.
+    """
+    first, *others = [to_line(_with_old_measures(record)).encode() for record in made]
     kept_first, *kept_others = kept.splitlines(keepends=True)
     one, other = json.loads(first), json.loads(kept_first)
     assert {**one, "versions": None} == {**other, "versions": None}
@@ -75,6 +80,12 @@ def require_records(made: Iterable[Record], kept: bytes) -> None:
         assert others == kept_others
     else:
         require_equal([json.loads(line) for line in others], [json.loads(line) for line in kept_others])
+
+
+def _with_old_measures(record: Record) -> Record:
+    if not isinstance(record, ek.Ended):
+        return record
+    return replace(record, metrics={name: value for name, value in record.metrics.items() if name not in LATER})
 
 
 def unpacked(name: str) -> bytes:

@@ -14,9 +14,38 @@ from torch.utils._pytree import tree_leaves
 
 from evenkeel.errors import InputError, SettingsError
 from evenkeel.learning import registry
-from evenkeel.learning.augment import AUGMENTS, OPERATIONS, Augment, CropFlip, PerSample, RandAugment
+from evenkeel.learning.augment import (
+    AUGMENTS,
+    OPERATIONS,
+    Augment,
+    ColorJitter,
+    CropFlip,
+    Grayscale,
+    InOrder,
+    PerSample,
+    RandAugment,
+    ResizedCrop,
+)
 
-BUILT = [CropFlip(), CropFlip(padding=2, flip=False), RandAugment(), RandAugment(operations=3, magnitude=25)]
+BUILT = [
+    CropFlip(),
+    CropFlip(padding=2, flip=False),
+    RandAugment(),
+    RandAugment(operations=3, magnitude=25),
+    ResizedCrop(),
+    ResizedCrop(scale=(0.1, 0.3), ratio=(0.2, 0.5), flip=False),
+    ColorJitter(),
+    ColorJitter(brightness=3, contrast=0, saturation=2, hue=0.5, p=1),
+    Grayscale(p=0.5),
+    InOrder([CropFlip(), RandAugment(padding=0)]),
+]
+OTHER: dict[str, dict[str, Any]] = {
+    "crop-flip": {"padding": 3},
+    "rand-augment": {"padding": 3},
+    "resized-crop": {"scale": (0.5, 0.75), "flip": False},
+    "color-jitter": {"hue": 0.25, "p": 1},
+    "grayscale": {"p": 0.5},
+}
 SIGNED = OPERATIONS[1:10]
 Key = TypeVar("Key")
 
@@ -149,13 +178,12 @@ def test_memory_layout_does_not_matter(augment: Augment) -> None:
 
 @pytest.mark.parametrize("name", AUGMENTS)
 def test_registered_augments_can_be_rebuilt_from_their_recipe(name: str) -> None:
-    recipe = registry.describe(AUGMENTS[name](padding=3), AUGMENTS)
-    assert recipe is not None
+    recipe = registry.describe(AUGMENTS[name](**OTHER[name]), AUGMENTS)
     assert recipe["name"] == name
-    assert registry.build(recipe, AUGMENTS).padding == 3
+    assert repr(registry.build(recipe, AUGMENTS)) == repr(AUGMENTS[name](**OTHER[name])) != repr(AUGMENTS[name]())
 
 
-@pytest.mark.parametrize("augment", [CropFlip(), RandAugment()], ids=repr)
+@pytest.mark.parametrize("augment", [build() for build in AUGMENTS.values()], ids=repr)
 @pytest.mark.parametrize("shape", [(4, 7), (3, 8, 8), (2, 1, 3, 8, 8)])
 def test_a_batch_that_is_not_images_is_refused(augment: Augment, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"needs images \(n, channels, height, width\), but got the shape \("):
@@ -284,19 +312,25 @@ def test_pixels_may_be_on_another_device_than_the_generator() -> None:
     # All operations except AutoContrast, which reads its extremes back to the CPU; meta tensors cannot go there.
     drawn = torch.tensor([place for place, name in enumerate(OPERATIONS) if name != "AutoContrast"]).repeat(2)
     with OneDevice():  # type: ignore[no-untyped-call]
-        assert CropFlip()(x, seeded()).device == x.device
+        for augment in (CropFlip(), ResizedCrop(), ColorJitter(), Grayscale()):
+            assert augment(x, seeded()).device == x.device
         assert RandAugment()._operate(x, drawn, torch.ones_like(drawn)).device == x.device
 
 
+IN_BYTES = [RandAugment(), ResizedCrop(), ColorJitter(), Grayscale()]
+
+
+@pytest.mark.parametrize("augment", IN_BYTES, ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int8])
-def test_randaugment_needs_bytes(dtype: torch.dtype) -> None:
+def test_some_need_bytes(augment: Augment, dtype: torch.dtype) -> None:
     with pytest.raises(InputError, match=f"needs uint8 images .* but got {dtype}"):
-        RandAugment()(torch.zeros(2, 3, 8, 8, dtype=dtype), seeded())
+        augment(torch.zeros(2, 3, 8, 8, dtype=dtype), seeded())
 
 
-def test_randaugment_needs_gray_or_color() -> None:
+@pytest.mark.parametrize("augment", IN_BYTES, ids=repr)
+def test_some_need_gray_or_color(augment: Augment) -> None:
     with pytest.raises(InputError, match="1 or 3 channels, but got 4"):
-        RandAugment()(pixels(2, 4, 8, 8), seeded())
+        augment(pixels(2, 4, 8, 8), seeded())
 
 
 @pytest.mark.parametrize(

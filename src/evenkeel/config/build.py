@@ -29,13 +29,14 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
     classes: all labels, for a head of fixed size; if None, the head grows with the labels that arrive.
     """
     method = deepcopy(method_of(config))
+    views = config.augment if isinstance(config.augment, list) else [config.augment] if config.augment else []
     return Learner(
         _net(config, sample, 1 if classes is None else len(classes)),
         method,
         adaptor=deepcopy(adaptor_of(config)),
         memory=memory_for(method, config.memory.capacity, config.memory.policy),
         optimizer=config.optimizer.make,
-        augment=None if config.augment is None else deepcopy(prototype(config.augment, AUGMENTS)),
+        augment=[deepcopy(prototype(table, AUGMENTS)) for table in views],
         classes=classes,
         seed=config.seed,
         **config.learner.arguments(),

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -37,6 +37,7 @@ class Kind:
     added: Callable[[Callable[..., Any]], dict[str, Any]] = lambda _: {}  # fields that are not arguments of the part
     optional: bool = False  # whether the part may be absent
     buildable: bool = False  # whether settings alone suffice to build it
+    several: bool = False  # whether a list of them may stand in its place, in order
 
 
 def complete(where: str, given: object, kind: Kind) -> PartSettings:
@@ -76,6 +77,19 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     if errors:
         raise ConfigError("\n".join(errors))
     return table
+
+
+def complete_list(where: str, given: Sequence[object], kind: Kind) -> PartSettings | list[PartSettings] | None:
+    """Return the tables of parts in order; a list of one is written as that one, and an empty list as none."""
+    tables, errors = list[PartSettings](), list[str]()
+    for place, each in enumerate(given):
+        try:
+            tables.append(complete(f"{where}[{place}]", each, kind))
+        except ConfigError as error:
+            errors.append(str(error))
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return tables if len(tables) > 1 else tables[0] if tables else None
 
 
 def prototype(table: PartSettings, registry: Registry) -> Any:

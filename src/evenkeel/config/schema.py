@@ -29,6 +29,7 @@ from evenkeel.config.parts import (
     Kind,
     PartSettings,
     complete,
+    complete_list,
     prototype,
     signature_fields,
     written,
@@ -169,7 +170,7 @@ PARTS: dict[str, Kind] = {
     "net": Kind(NETS, withheld=("classes", "channels", "features", "seed")),
     "method": Kind(METHODS, buildable=True),
     "adaptor": Kind(ADAPTORS, buildable=True, optional=True),
-    "augment": Kind(AUGMENTS, buildable=True, optional=True),
+    "augment": Kind(AUGMENTS, buildable=True, optional=True, several=True),
 }
 
 
@@ -185,21 +186,30 @@ class LearnerConfig(StrictModel):
     adaptor: PartSettings | None = None
     memory: MemorySettings = MemorySettings()
     optimizer: OptimizerSettings = OptimizerSettings()
-    augment: PartSettings | None = None
+    augment: PartSettings | list[PartSettings] | None = None
     learner: LearnerSettings = LearnerSettings()
 
     @field_validator(*PARTS, mode="before", check_fields=False)
     @classmethod
-    def _complete(cls, given: object, info: ValidationInfo) -> PartSettings | None:
+    def _complete(cls, given: object, info: ValidationInfo) -> PartSettings | list[PartSettings] | None:
         where = str(info.field_name)
         kind = PARTS[where]
         if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
             return None
-        return complete(where, given, kind)
+        return (
+            complete_list(where, given, kind)
+            if kind.several and isinstance(given, list)
+            else complete(where, given, kind)
+        )
 
     @field_serializer(*PARTS, check_fields=False)
-    def _written(self, table: PartSettings | None, info: FieldSerializationInfo) -> PartSettings | None:
-        return None if table is None else written(info.field_name, table, PARTS[info.field_name])
+    def _written(
+        self, table: PartSettings | list[PartSettings] | None, info: FieldSerializationInfo
+    ) -> PartSettings | list[PartSettings] | None:
+        name, kind = info.field_name, PARTS[info.field_name]
+        if isinstance(table, list):
+            return [written(name, each, kind) for each in table]
+        return None if table is None else written(name, table, kind)
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:

@@ -7,7 +7,7 @@ either the old checkpoint or the new one, complete.
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from evenkeel.errors import CheckpointError
 from evenkeel.files import replacing
 from evenkeel.learning.adaptors import ADAPTORS, Adaptor
-from evenkeel.learning.augment import AUGMENTS, Augment
+from evenkeel.learning.augment import Augment, augment_facts, rebuild_augment
 from evenkeel.learning.checkpoint_1 import from_format_1
 from evenkeel.learning.memory import MEMORIES, Memory
 from evenkeel.learning.methods import METHODS, Method
@@ -98,7 +98,7 @@ def facts_of(step: Step) -> dict[str, Any]:
         "adaptor": step.adaptor and describe(step.adaptor, ADAPTORS),
         "memory": describe(step.memory, MEMORIES),
         "optimizer": optimizer_facts(step.optimizer, net),
-        "augment": step.augment and describe(step.augment, AUGMENTS),
+        "augment": augment_facts(step.augment),
         "normalize": step.inputs.normalize,
         "sample": {"shape": step.inputs.shape, "uint8": step.inputs.dtype == torch.uint8},
     }
@@ -124,7 +124,7 @@ def rebuild_parts(
     adaptor: Adaptor | None,
     memory: Memory | None,
     optimizer: Optimizer | MakeOptimizer | None,
-    augment: Augment | None,
+    augment: Augment | Sequence[Augment] | None,
 ) -> dict[str, Any]:
     """Return the parts that `facts` describe, as arguments of a learner; a user's own parts are those passed in."""
     net = rebuild(facts["net"], net, NETS, "net")
@@ -139,7 +139,7 @@ def rebuild_parts(
         "adaptor": rebuild(facts["adaptor"], adaptor, ADAPTORS, "adaptor"),
         "memory": rebuild(facts["memory"], memory, MEMORIES, "memory"),
         "optimizer": make_optimizer_again(facts["optimizer"], optimizer, net),
-        "augment": rebuild(facts["augment"], augment, AUGMENTS, "augment"),
+        "augment": rebuild_augment(facts["augment"], augment),
         "normalize": facts["normalize"],
     }
 

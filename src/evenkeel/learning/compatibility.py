@@ -25,8 +25,9 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
             f"adaptor={adaptor!r} is not an Adaptor. Give an instance, such as CBA(); a class of your own derives from "
             "Adaptor."
         )
-    if augment is not None and not callable(augment):
-        raise SettingsError(f"augment={augment!r} cannot be called. Give an instance, such as CropFlip().")
+    for each in augment if isinstance(augment, list | tuple) else [augment]:
+        if each is not None and not callable(each):
+            raise SettingsError(f"augment={each!r} cannot be called. Give an instance, such as CropFlip().")
     if "repeats" in (*vars(method), *vars(type(method))):
         raise SettingsError(
             f"{type(method).__name__} sets `repeats`, which is a setting of the learner now: Learner(..., repeats=10)."

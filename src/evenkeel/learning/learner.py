@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from evenkeel.errors import CheckpointError, InputError, SettingsError
 from evenkeel.learning import checkpoint
 from evenkeel.learning.adaptors import Adaptor
-from evenkeel.learning.augment import Augment
+from evenkeel.learning.augment import Augment, in_order
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.compatibility import (
     make_cosine,
@@ -47,9 +47,10 @@ class Learner:
 
     net: any `Net`. method: what to minimise. adaptor: corrects logits in training, such as `CBA()`; or None. memory:
     samples, bytes ("8MB") or a `Memory`. optimizer: one over `net.parameters()`, or a function that creates one.
-    augment: applied to every training view. normalize: (mean, std) per channel. classes: fix the labels and their
-    outputs; otherwise they take outputs in order of arrival and the head grows. The other arguments are settings,
-    described in the signature: a config, `evenkeel list` and a checkpoint take them from there.
+    augment: applied to every training view; of a list, one after the other. normalize: (mean, std) per channel.
+    classes: fix the labels and their outputs; otherwise they take outputs in order of arrival and the head grows. The
+    other arguments are settings, described in the signature: a config, `evenkeel list` and a checkpoint take them from
+    there.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> from evenkeel.learning.methods import ER
@@ -67,7 +68,7 @@ class Learner:
         adaptor: Adaptor | None = None,
         memory: int | str | Memory = 500,
         optimizer: Optimizer | MakeOptimizer | None = None,
-        augment: Augment | None = None,
+        augment: Augment | Sequence[Augment] | None = None,
         normalize: Moments | None = None,
         classes: Sequence[Hashable] | None = None,
         replay: Annotated[int, "Samples per draw from memory"] = 32,
@@ -90,7 +91,7 @@ class Learner:
         self.adaptor = adaptor
         self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
         require_empty(self.memory)
-        self.augment = augment
+        self.augment = in_order(augment)
         self.replay = int(replay)  # numpy's numbers, too
         self.repeats = int(repeats)
         self.statistics = statistics
@@ -120,7 +121,7 @@ class Learner:
             adaptor=adaptor,
             memory=self.memory,
             optimizer=self.optimizer,
-            augment=augment,
+            augment=self.augment,
             inputs=self._inputs,
             generators=self._generators,
             replay=self.replay,
@@ -309,7 +310,7 @@ class Learner:
         adaptor: Adaptor | None = None,
         memory: Memory | None = None,
         optimizer: Optimizer | MakeOptimizer | None = None,
-        augment: Augment | None = None,
+        augment: Augment | Sequence[Augment] | None = None,
         labels: Sequence[Hashable] | None = None,
     ) -> "Learner":
         """Return the learner of a checkpoint; it resumes bit for bit on the same kind of machine and number of threads.

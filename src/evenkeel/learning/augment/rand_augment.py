@@ -1,58 +1,25 @@
-"""Random views of image batches: each sample gets its own, drawn from the caller's generator.
-
-An augmentation is called as `augment(x, generator)` with a whole batch (n, channels, height, width). Parameters are
-drawn on the CPU, for all samples at once; the pixels are then moved together, on their own device.
-"""
+"""RandAugment, as torchvision does it to Pillow images, for whole batches."""
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evenkeel.errors import InputError, whole_number
-from evenkeel.learning import rng
+from evenkeel.errors import whole_number
+from evenkeel.learning.augment.crops import crop
+from evenkeel.learning.augment.images import check_bytes, gray, pick
 from evenkeel.learning.registry import call_text
 
 BINS = 31  # steps of RandAugment's magnitude
-
-
-class Augment(Protocol):
-    """Any function that returns the batch with each sample changed at random, in the same shape and dtype."""
-
-    def __call__(self, x: Tensor, generator: torch.Generator, /) -> Tensor: ...
-
-
-class CropFlip:
-    """Zero-pads, crops back to the original size at a random position, and mirrors half of the samples.
-
-    >>> x = torch.arange(2 * 1 * 3 * 3, dtype=torch.uint8).view(2, 1, 3, 3)
-    >>> augment = CropFlip(padding=1)
-    >>> augment(x, torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 1, 3, 3])
-    >>> augment
-    CropFlip(padding=1, flip=True)
-    """
-
-    def __init__(self, *, padding: int = 4, flip: bool = True) -> None:
-        self.padding = whole_number("padding", padding, at_least=0)
-        self.flip = flip
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        _check_images("CropFlip", x)
-        return _crop(x, self.padding, self.flip, generator)
-
-    def __repr__(self) -> str:
-        return call_text(self)
 
 
 class RandAugment:
     """A random crop, then `operations` draws per sample from torchvision's fourteen RandAugment operations.
 
     Magnitudes and results are those of torchvision on Pillow images, bit for bit. There is no flip: in the transform
-    this follows (CBA's repository), RandAugment takes its place.
+    this follows (CBA's repository), RandAugment takes its place. After another crop in a list, set padding=0.
 
     >>> x = torch.full((2, 3, 8, 8), 7, dtype=torch.uint8)
     >>> augment = RandAugment()
@@ -68,12 +35,8 @@ class RandAugment:
         self.padding = whole_number("padding", padding, at_least=0)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        _check_images("RandAugment", x)
-        if x.dtype != torch.uint8:
-            raise InputError(f"RandAugment needs uint8 images (whole numbers from 0 to 255), but got {x.dtype}.")
-        if x.shape[1] not in (1, 3):
-            raise InputError(f"RandAugment needs images with 1 or 3 channels, but got {x.shape[1]}.")
-        x = _crop(x, self.padding, flip=False, generator=generator)
+        check_bytes("RandAugment", x)
+        x = crop(x, self.padding, flip=False, generator=generator)
         for _ in range(self.operations):
             drawn = torch.randint(len(OPERATIONS), x.shape[:1], generator=generator)
             sign = 1 - 2 * torch.randint(2, x.shape[:1], generator=generator)
@@ -114,71 +77,9 @@ class RandAugment:
         return [0.0, shear, shear, across, down, turn, *[change] * 4, bits, solarize, 0.0, 0.0]
 
 
-class PerSample:
-    """An augmentation made from a one-argument transform of another library, such as torchvision's.
-
-    Such a transform draws one set of parameters per call, from torch's global generator. So each image gets a call of
-    its own, the only way to draw different parameters per sample. The global generator is seeded from `generator` for
-    these calls and restored afterwards.
-
-    >>> augment = PerSample(lambda image: image + torch.rand(()))
-    >>> x = torch.zeros(2, 1, 1, 1)
-    >>> first, second = (augment(x, torch.Generator().manual_seed(0)) for _ in range(2))
-    >>> bool((first == second).all()), bool(first[0] == first[1])
-    (True, False)
-    """
-
-    def __init__(self, transform: Callable[[Tensor], Tensor]) -> None:
-        self.transform = transform
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        with rng.global_seed(rng.next_seed(generator), x.device):
-            images = [self._view(image) for image in x.clone()]  # a copy, because transforms may work in place
-        return torch.stack(images) if images else x.clone()
-
-    def __repr__(self) -> str:
-        return call_text(self)
-
-    def _view(self, image: Tensor) -> Tensor:
-        view: object = self.transform(image)
-        if not isinstance(view, Tensor):
-            raise InputError(f"The transform of PerSample must return a tensor, but returned a {type(view).__name__}.")
-        if view.shape != image.shape or view.dtype != image.dtype:
-            raise InputError(
-                f"The transform of PerSample must keep shape and dtype, but it turned "
-                f"{tuple(image.shape)} {image.dtype} into {tuple(view.shape)} {view.dtype}."
-            )
-        return view
-
-
-AUGMENTS: dict[str, Callable[..., Augment]] = {"crop-flip": CropFlip, "rand-augment": RandAugment}
-
-
 @lru_cache
 def _between(low: float, high: float, magnitude: int) -> float:
     return float(torch.linspace(low, high, BINS, dtype=torch.float32)[magnitude])  # torchvision's value, bit for bit
-
-
-def _check_images(name: str, x: Tensor) -> None:
-    if x.dim() != 4:
-        raise InputError(f"{name} needs images (n, channels, height, width), but got the shape {tuple(x.shape)}.")
-
-
-def _pick(x: Tensor, index: Tensor) -> Tensor:
-    """Return images composed of pixels of `x`. `index` (n, height, width) counts them row by row, for all channels."""
-    n, channels = x.shape[:2]
-    places = index.to(x.device).flatten(1)[:, None].expand(-1, channels, -1)
-    return x.flatten(2).gather(2, places).view(n, channels, *index.shape[1:])
-
-
-def _crop(x: Tensor, padding: int, flip: bool, generator: torch.Generator) -> Tensor:
-    n, _, height, width = x.shape
-    top, left = (torch.randint(2 * padding + 1, (n, 1), generator=generator) for _ in range(2))
-    rows, columns = top + torch.arange(height), left + torch.arange(width)
-    if flip:
-        mirrored = torch.randint(2, (n, 1), generator=generator).bool()
-        columns = torch.where(mirrored, columns.flip(1), columns)
-    return _pick(F.pad(x, [padding] * 4), rows[:, :, None] * (width + 2 * padding) + columns[:, None, :])
 
 
 def _warp(x: Tensor, warps: Tensor) -> Tensor:
@@ -201,7 +102,7 @@ def _warp(x: Tensor, warps: Tensor) -> Tensor:
     x_offset = (1 - cos) * width / 2 + sin * height / 2 - shift_x + (cos + across) / 2 + 1
     y_offset = (1 - cos) * height / 2 - sin * width / 2 - shift_y + (cos + along) / 2 + 1
     from_x, from_y = source(width, cos, across, x_offset), source(height, along, cos, y_offset)
-    return _pick(F.pad(x, [1] * 4), from_y * (width + 2) + from_x)
+    return pick(F.pad(x, [1] * 4), from_y * (width + 2) + from_x)
 
 
 def _blend(base: Tensor, x: Tensor, level: Tensor) -> Tensor:
@@ -210,24 +111,17 @@ def _blend(base: Tensor, x: Tensor, level: Tensor) -> Tensor:
     return (start + (1 + level) * (x.float() - start)).clamp(0, 255).to(torch.uint8)
 
 
-def _gray(x: Tensor) -> Tensor:
-    if x.shape[1] == 1:
-        return x
-    red, green, blue = x.int().unbind(1)
-    return (19595 * red + 38470 * green + 7471 * blue + 32768)[:, None] >> 16  # ITU-R 601 luma, in 65536ths
-
-
 def _brightness(x: Tensor, level: Tensor) -> Tensor:
     return _blend(torch.zeros_like(x), x, level)
 
 
 def _color(x: Tensor, level: Tensor) -> Tensor:
-    return _blend(_gray(x), x, level)
+    return _blend(gray(x), x, level)
 
 
 def _contrast(x: Tensor, level: Tensor) -> Tensor:
     pixels = x.shape[2] * x.shape[3]
-    mean = (2 * _gray(x).sum((2, 3), keepdim=True) + pixels) // (2 * pixels)  # rounded, halves up
+    mean = (2 * gray(x).sum((2, 3), keepdim=True) + pixels) // (2 * pixels)  # rounded, halves up
     return _blend(mean, x, level)
 
 
