@@ -51,7 +51,8 @@ def test_the_order_of_a_list_counts() -> None:
     assert len(keys) == 2
     x = pixels(30, 1, 8, 8)
     first, second = ek.CropFlip(padding=1), ek.RandAugment(padding=0)
-    one, two = (ek.Learner(ek.convnet(classes=2), ek.ER(), augment=both) for both in ([first, second], (second, first)))
+    one = ek.Learner(ek.convnet(classes=2), ek.ER(), augment=[first, second])
+    two = ek.Learner(ek.convnet(classes=2), ek.ER(), augment=(second, first))
     assert one.augment is not None
     assert two.augment is not None
     generator = seeded()
