@@ -115,8 +115,21 @@ def test_combinations_that_nobody_wrote() -> None:
     assert (config.data["name"], config.scenario["name"], config.scenario["tasks"]) == ("cifar100", "blurry", 10)
     assert load_config("paper/tiny-imagenet-offline-bic").method["name"] == "bic"
     assert load_config("paper/cifar100-derpp-cba-1024").name == "DER++ + CBA, 1024 units"
-    with pytest.raises(SettingsError, match="cannot be combined"):
-        load_config("paper/cifar10-icarl-cba")
+    for adaptor in ("cba", "prior"):
+        with pytest.raises(SettingsError, match="cannot be combined"):
+            load_config(f"paper/cifar10-icarl-{adaptor}")
+
+
+def test_a_prior_by_its_parts() -> None:
+    config = load_config({"extends": ["digits", "with/prior-learned"]}, ["adaptor.rate=0.1"])
+    assert config.name == "ER + Prior, learned"
+    assert config.adaptor == {"name": "prior", "tau": "learned", "rate": 0.1, "every": 5, "lr": 0.01}
+    assert config.model_dump()["adaptor"] == {"name": "prior", "tau": "learned", "rate": 0.1}  # no later defaults
+    fixed = load_config({"adaptor": {"name": "prior", "tau": 1}})
+    assert (fixed.name, fixed.adaptor and fixed.adaptor["tau"]) == ("ER + Prior", 1.0)
+    assert load_config("paper/cifar100-er-cba-prior").name == "ER + CBA with prior"
+    with pytest.raises(SettingsError, match="tau='fitted' must be a number of at least 0, or 'learned'"):
+        load_config({"adaptor": {"name": "prior", "tau": "fitted"}})
 
 
 def test_extends_takes_a_list() -> None:

@@ -48,10 +48,10 @@ class Prior(Adaptor):
     running average; 0.2 remembers about five updates.
 
     >>> Prior(tau="learned")
-    Prior(tau='learned', rate=0.2, every=1, lr=0.03)
+    Prior(tau='learned', rate=0.2, every=5, lr=0.01)
     """
 
-    def __init__(self, *, tau: float | str = 1.0, rate: float = 0.2, every: int = 1, lr: float = 0.03) -> None:
+    def __init__(self, *, tau: float | str = 1.0, rate: float = 0.2, every: int = 5, lr: float = 0.01) -> None:
         if isinstance(tau, str) and tau != LEARNED:
             raise SettingsError(f"tau={tau!r} must be a number of at least 0, or 'learned'.")
         self.tau = tau if isinstance(tau, str) else at_least_zero("tau", tau)
