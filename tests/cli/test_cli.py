@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 import evenkeel as ek
-from evenkeel.cli import console
+from evenkeel.cli import console, listing
 from evenkeel.config.composition import family
 from evenkeel.config.loading import presets
+from evenkeel.config.schema import PARTS
 from evenkeel.results.measures import MEASURES
 from tests.helpers.commands import call
 
@@ -86,7 +87,7 @@ def test_brackets_in_names_are_harmless(tmp_path: Path, capsys: pytest.CaptureFi
         folder = tmp_path / f"a[{name.replace('/', '')}]"
         code, out, err = call(capsys, "run", "digits", *SHORT, "--set", f"name={name}", "--out", str(folder))
         assert code == 0, err
-        assert f"│ {name} " in out
+        assert f"\n{name}  " in out
         assert f"Records: {folder}" in out
 
 
@@ -105,21 +106,55 @@ def test_one_run_that_has_not_begun_does_not_spoil_a_report(tmp_path: Path, caps
 
 def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out, "_width", 400)
-    code, out, _ = call(capsys, "list")
-    assert code == 0
-    for registry in (ek.METHODS, ek.SOURCES, ek.SCENARIOS, ek.NETS, ek.AUGMENTS, presets(), family("paper")["variant"]):
-        for name in registry:
-            assert re.search(rf"│ {re.escape(name)} ", out), name
-    assert "alpha=0.2, beta=0.5" in out
-    assert "[scenario]" in out
-    assert "evaluation.alignment" in out
+    overview = call(capsys, "list")[1]
+    for topic, part in listing.PARTS.items():
+        code, out, _ = call(capsys, "list", topic)
+        assert code == 0
+        assert f"[{part}]" in out
+        for name in PARTS[part].registry:
+            assert re.search(rf"^{re.escape(name)} ", out, re.M), name
+            assert re.search(rf"[ ,]{re.escape(name)}(,|$)", overview, re.M), name
+    assert {*listing.PARTS.values()} == {*PARTS}
+    assert "alpha=0.2, beta=0.5" in call(capsys, "list", "methods", "buzzega")[1]
+    out = call(capsys, "list", "presets")[1]
+    assert all(re.search(rf"(^| ){name}  ", out, re.M) for name in [*presets(), *family("paper")["variant"]])
 
 
-def test_list_measures(capsys: pytest.CaptureFixture[str]) -> None:
+LISTED: dict[str, tuple[list[str], list[str], list[str]]] = {  # arguments; what is shown; what is not
+    "presets with a text": (["presets", "cifar10-er"], ["paper/cifar10-er-cba-64"], ["digits", "cifar100"]),
+    "presets with words": (["presets", "DIGITS cba"], ["digits-cba"], ["paper/"]),
+    "all settings": (["settings"], ["evaluation.alignment", "memory.capacity"], ["method.alpha"]),
+    "a table": (["settings", "memory"], ["memory.capacity  500"], ["optimizer.lr"]),
+    "one setting": (["settings", "optimizer.lr"], ["optimizer.lr"], ["momentum"]),
+    "a method": (
+        ["settings", "method.derpp"],
+        ["method.alpha  0.2", "method.beta   0.5", "logits"],
+        ["memory.capacity"],
+    ),
+    "a method without any": (["settings", "method.icarl"], ["It has no settings"], []),
+    "required": (["settings", "scenario.blurry"], ["scenario.percent     required"], []),
+    "an adaptor": (["settings", "adaptor.cba"], ["old-classes", "units of the hidden layers"], [">>>"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "shown", "absent"), LISTED.values(), ids=LISTED)
+def test_list_shows_what_is_asked_for(
+    arguments: list[str], shown: list[str], absent: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, errors = call(capsys, "list", *arguments)
+    assert (code, errors) == (0, "")
+    assert [text for text in shown if text not in out] == []
+    assert [text for text in absent if text in out] == []
+
+
+def test_list_measures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.out, "_width", 400)
     code, out, _ = call(capsys, "list", "measures")
     assert code == 0
-    lines = [line.split("│") for line in out.splitlines() if line.startswith("│")]
-    rows = {name.strip(): [cell.strip() for cell in cells] for _, name, *cells, _ in lines}
+    _, heading, _, *lines, _ = out.splitlines()
+    starts = [heading.index(name) for name in ("name", "title", "better", "headline", "definition")]
+    places = list(zip(starts, [*starts[1:], None], strict=True))
+    rows = {name: cells for name, *cells in ([line[a:b].strip() for a, b in places] for line in lines)}
     assert rows.keys() == MEASURES.keys()
     assert rows["acc"] == ["ACC", "higher", "yes", "ACC = mean over i of R[T-1, i]"]
     assert rows["fm_over_all"][1:3] == ["lower", ""]
@@ -138,6 +173,8 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "shown": (["data", "show", "npz", "path=none.npz"], "none.npz"),
     "width": (["run", "digits", "--set", "net.width=-1"], "width=-1 must be a whole number of at least 1"),
     "clear": (["data", "clear", "mnist"], "The cache has no 'mnist'"),
+    "listed": (["list", "settings", "methd.er"], "no settings 'methd.er'.*Did you mean 'method.er'"),
+    "found": (["list", "methods", "xyz"], "None of the methods contains 'xyz'"),
 }
 
 

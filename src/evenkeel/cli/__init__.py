@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evenkeel import __version__
-from evenkeel.cli import data, grids, ledger, listing, report, run, service, tables, tune
+from evenkeel.cli import data, evaluate, grids, ledger, listing, report, run, service, tables, tune
 from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 from evenkeel.files import keep_freed_memory
@@ -17,7 +17,6 @@ from evenkeel.files import keep_freed_memory
 app = typer.Typer(
     help="Learn from a stream in one pass, with a small memory, without bias toward the newest classes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -34,6 +33,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
         "serve": service.serve_command,
         "learn": service.learn_command,
         "predict": service.predict_command,
+        "evaluate": evaluate.evaluate_command,
         "export": service.export_command,
     },
 }

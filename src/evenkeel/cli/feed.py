@@ -1,12 +1,14 @@
 """Samples for the command line, read from a folder of images, parquet files or JSON lines."""
 
 import hashlib
+import json
 import random
 import sys
 from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -17,6 +19,8 @@ from evenkeel.service.config import ServiceConfig
 from evenkeel.service.http.schemas import Schemas
 
 STDIN = "-"
+LABELLED = {"label", "id"}  # fields that only lines to learn from have
+PARTS = {"train": ("train",), "test": folders.TESTS}  # names of folders, and beginnings of names of parquet files
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,16 @@ class Item:
 
 @dataclass(frozen=True)
 class Feed:
-    """A source of samples. `sample` and `label` name the columns to read from a parquet file that has several."""
+    """A source of samples. `sample` and `label` name the columns to read from a parquet file that has several.
+
+    `part` is the part to read of a folder that has one for training and one for testing.
+    """
 
     source: str
     config: ServiceConfig
     sample: str | None = None
     label: str | None = None
+    part: Literal["train", "test"] = "train"
 
     def items(self, *, labelled: bool) -> Iterator[Item]:
         """Yield the samples of the source; raise DataError for one that cannot be used."""
@@ -54,8 +62,8 @@ class Feed:
             raise DataError(f"Cannot read samples from {self.source!r}. Give {kinds}.")
 
     def _images(self, path: Path, labelled: bool) -> Iterator[Item]:
-        """Yield the images `path/<class>/*` or `path/train/<class>/*`; without labels also `path/*`."""
-        path = path / "train" if (path / "train").is_dir() else path
+        """Yield the images `path/<class>/*` or `path/<part>/<class>/*`; without labels also `path/*`."""
+        path = next((path / name for name in PARTS[self.part] if (path / name).is_dir()), path)
         if not labelled and any(entry.suffix.lower() in images.SUFFIXES for entry in path.iterdir()):
             files: folders.Listing = [(file, "") for file in folders.images_in(path)]
         else:
@@ -66,8 +74,8 @@ class Feed:
             yield self._image(file, file.read_bytes(), label if labelled else None)
 
     def _rows(self, path: Path, labelled: bool) -> Iterator[Item]:
-        files = [path] if path.is_file() else sorted(path.glob("train*.parquet")) or sorted(path.glob("*.parquet"))
-        for file in files:
+        shards = [sorted(path.glob(f"{name}*.parquet")) for name in (*PARTS[self.part], "")]
+        for file in [path] if path.suffix == ".parquet" else next(filter(None, shards)):
             if not file.is_file():
                 raise DataError(f"There is no file {str(file)!r}.")
             for cell, label, where in parquet.rows_of(file, sample=self.sample, label=self.label, labelled=labelled):
@@ -99,7 +107,9 @@ class Feed:
                 if not line.strip():
                     continue
                 try:
-                    sent = schemas.read(kind, line.encode())
+                    sent = schemas.read(kind, (line if labelled else _without_label(line)).encode())
+                    if "examples" in type(sent).model_fields:
+                        raise InputError("a line holds one sample; this one holds a list of examples.")
                     x = self._sample(sent, where)
                 except ValidationError as error:
                     first = error.errors()[0]
@@ -120,6 +130,17 @@ class Feed:
             return samples.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
         data = samples.from_base64(sent.image)  # type: ignore[attr-defined]
         return samples.picture(data, self.config.input, self.config.limits.pixels, where)
+
+
+def _without_label(line: str) -> str:
+    """Return a JSON line without the fields of labelled ones; what is no JSON object remains as it is."""
+    try:
+        sent = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(sent, dict) or not LABELLED & sent.keys():
+        return line
+    return json.dumps({name: value for name, value in sent.items() if name not in LABELLED})
 
 
 def _identity(where: str, x: bytes) -> str:

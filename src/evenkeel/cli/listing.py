@@ -125,9 +125,7 @@ def _presets(text: str) -> "list[ResultTable]":
         pattern = f"{each}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:])
         title = f"Presets by composition: evenkeel run {pattern}"
         parts = [(kind, name, part) for kind in KINDS for name, part in family(each)[kind].items()]
-        rows = [
-            Row.of(kind, name, part.get("about", part.get("title", "").strip(", "))) for kind, name, part in parts
-        ]
+        rows = [Row.of(kind, name, part.get("about", part.get("title", "").strip(", "))) for kind, name, part in parts]
         composed = ResultTable(title, ["preset"], [Row.of(name) for name in names(each)])
         tables.append(composed if text else ResultTable(title, ["part", "name", "description"], rows))
     return tables

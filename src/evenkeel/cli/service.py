@@ -4,14 +4,14 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenkeel.cli.console import notes, out, print_table, progress
-from evenkeel.errors import EvenkeelError, SettingsError
+from evenkeel.errors import DataError, EvenkeelError, SettingsError
 from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     except ModuleNotFoundError as error:
         raise SettingsError(f"{error.name} is not installed. Run: pip install 'evenkeel[serve]'") from None
 
+    if rollback is not None:
+        open_model_folder(folder)
     require_keys(read_keys(ModelFolder(folder).keys), host)
     with listen(host, port) as listening:
         service = Service(folder, config, settings or [], rollback=rollback, apart=not one_process)
@@ -88,7 +90,14 @@ def learn_command(  # noqa: PLR0917
     """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped."""
     from evenkeel.cli.feed import Feed
     from evenkeel.service.service import Service
+    from evenkeel.service.store.model_folder import ModelFolder
 
+    model_folder = ModelFolder(folder)
+    checked = model_folder.read(config, settings or [])
+    feed = Feed(source, checked, sample, label).items(labelled=True)
+    chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.limits.queue))
+    if not model_folder.exists:
+        chunks = _begun(chunks, source)
     service = Service(folder, config, settings or [])
     if service.failure:
         service.close()
@@ -98,9 +107,7 @@ def learn_command(  # noqa: PLR0917
     try:
         with progress() as bar:
             task = bar.add_task("Learning", total=None)
-            feed = Feed(source, service.config, sample, label).items(labelled=True)
-            limits = service.config.limits
-            for items in _chunks(feed, min(AT_ONCE, limits.examples, limits.queue)):
+            for items in chunks:
                 new = _teach(service, items, again=again)
                 taught, repeated = taught + new, repeated + len(items) - new
                 bar.update(task, total=taught, completed=taught - service.waiting)
@@ -125,14 +132,17 @@ def predict_command(
     sample: SampleColumn = None,
     top: Annotated[int, typer.Option(help="Number of labels to report per sample.", min=1)] = 5,
 ) -> None:
-    """Predict samples with the newest checkpoint, one JSON line per sample. A service may be running meanwhile."""
+    """Predict samples with the newest checkpoint, one JSON line per sample. A service may be running meanwhile.
+
+    Labels, where the data has them, are ignored.
+    """
     from evenkeel.cli.feed import Feed
     from evenkeel.service.examples import likeliest
     from evenkeel.service.samples import unpack
 
-    model_folder = _model_folder(folder)
+    model_folder = open_model_folder(folder)
     config = model_folder.read()
-    number, learner = _newest(model_folder)
+    number, learner = newest(model_folder)
     notes.print(f"Version {number}.")
     done, feed = 0, Feed(source, config, sample).items(labelled=False)
     with progress() if not out.is_terminal else nullcontext() as bar:  # a bar would run through answers on a terminal
@@ -155,7 +165,7 @@ def export_command(
     from evenkeel.learning.export import export
     from evenkeel.learning.learner import Learner
 
-    learner = Learner.load(folder) if folder.is_file() else _newest(_model_folder(folder), version)[1]
+    learner = Learner.load(folder) if folder.is_file() else newest(open_model_folder(folder), version)[1]
     with notes.status("Exporting"):
         export(learner.snapshot(), path)
     out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
@@ -168,7 +178,7 @@ def add_command(
     scope: Annotated[list[str], typer.Option(help=f"What it allows: {', '.join(SCOPES)}. May be repeated.")],
 ) -> None:
     """Create a key. It is shown once, and only its hash is stored."""
-    model_folder = _model_folder(folder)
+    model_folder = open_model_folder(folder)
     secret = add_key(model_folder.keys, name, [word.strip() for option in scope for word in option.split(",")])
     notes.print("Store it safely; it will not be shown again:")
     typer.echo(secret)
@@ -179,7 +189,7 @@ def list_command(folder: Folder) -> None:
     """List the names and scopes of the keys."""
     from evenkeel.results.table import ResultTable, Row
 
-    model_folder = _model_folder(folder)
+    model_folder = open_model_folder(folder)
     rows = [Row.of(key.name, ", ".join(key.scopes), key.made) for key in read_keys(model_folder.keys)]
     print_table(ResultTable("", ["name", "scopes", "created"], rows))
 
@@ -187,13 +197,13 @@ def list_command(folder: Folder) -> None:
 @keys.command("remove")
 def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
     """Remove a key. A running service refuses it at once."""
-    model_folder = _model_folder(folder)
+    model_folder = open_model_folder(folder)
     remove_key(model_folder.keys, name)
     if not read_keys(model_folder.keys):
         notes.print("That was the last key: on 127.0.0.1, everyone on this machine may now do everything.")
 
 
-def _model_folder(folder: Path) -> "ModelFolder":
+def open_model_folder(folder: Path) -> "ModelFolder":
     """Return the folder of an existing service; raise SettingsError if it is not one."""
     from evenkeel.service.store.model_folder import ModelFolder
 
@@ -205,6 +215,14 @@ def _model_folder(folder: Path) -> "ModelFolder":
 def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
     while chunk := list(islice(items, size)):
         yield chunk
+
+
+def _begun(chunks: "Iterator[list[Item]]", source: str) -> "Iterator[list[Item]]":
+    """Read the first chunk before a folder is created: if it cannot be used, there must be no folder."""
+    first = next(chunks, None)
+    if first is None:
+        raise DataError(f"{source!r} has no samples.")
+    return chain([first], chunks)
 
 
 def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
@@ -230,10 +248,11 @@ def _print_summary(service: "Service", taught: int, repeated: int) -> None:
     recent, published = service.supervisor.report.lately, service.published
     accuracy = "-" if recent is None else f"{recent:.1f}%"
     classes = len(published.classifier.classes)
-    print_table(ResultTable("", columns, [Row.of(taught, repeated, classes, Cell(recent, accuracy), published.version)]))
+    row = Row.of(taught, repeated, classes, Cell(recent, accuracy), published.version)
+    print_table(ResultTable("", columns, [row]))
 
 
-def _newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":
+def newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":
     """Return a version's number and learner: the newest version, or the one with this number."""
     from evenkeel.learning.learner import Learner
 

@@ -29,7 +29,7 @@ class Extent:
     groups: float  # batches that go forward and backward in a step
     forwards: float  # batches that only go forward, in the whole run
     batch: tuple[int, ...]  # the shape of a batch
-    start: float  # seconds to read the data and to build the learner, which every run does
+    start: float  # seconds to read the data, which every run does
 
 
 class Estimator:
@@ -43,7 +43,7 @@ class Estimator:
         self._root = None if execution.data is None else Path(execution.data)
         self._threads, self._progress = execution.threads, progress
         self._extents: dict[str, Extent] = {}
-        self._latest: tuple[str, Setup] | None = None  # the next setting is often on the same data
+        self._latest: tuple[str, Setup, float] | None = None  # the next setting is often on the same data
         self._costs: dict[str, tuple[float, float]] = {}
         self._known: dict[str, float] = {}
         for entry in ledger.entries():
@@ -67,9 +67,8 @@ class Estimator:
         """Return the amount of work, which is the same for all seeds."""
         setting = _setting(config)
         if setting not in self._extents:
-            begun = time.perf_counter()
-            learner = new_learner(setup := self._setup(config))
-            start = time.perf_counter() - begun
+            setup, start = self._setup(config)
+            learner = new_learner(setup)
             shape = (config.batches.size, *setup.sample)
             if _net(config, shape) not in self._costs:
                 self._costs[_net(config, shape)] = _time(learner.net, shape, config.threads or self._threads)
@@ -87,12 +86,16 @@ class Estimator:
             )
         return self._extents[setting]
 
-    def _setup(self, config: Config) -> Setup:
+    def _setup(self, config: Config) -> tuple[Setup, float]:
+        """Return the set-up of a run and the seconds to read its data, once it is decoded."""
         passes = method_of(config).mixed_passes
         same = f"{config.model_dump_json(include={'data', 'limits', 'scenario', 'batches'})} {passes}"
         if self._latest is None or self._latest[0] != same:
-            self._latest = same, planned(config, None, self._root, self._progress)
-        return replace(self._latest[1], config=with_policy(config))
+            planned(config, None, self._root, self._progress)  # the first time, it may have to be decoded
+            begun = time.perf_counter()
+            self._latest = same, planned(config, None, self._root, self._progress), time.perf_counter() - begun
+        _, setup, start = self._latest
+        return replace(setup, config=with_policy(config)), start
 
 
 def _setting(config: Config) -> str:

@@ -204,7 +204,7 @@ class Ledger:
         """Return the packed runs by key, listed again only after the folder has changed."""
         try:
             changed = self.path.stat().st_mtime_ns
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         if self._listed[0] != changed or time.time_ns() - changed < RECENT:
             files = sorted(self.path.glob(f"*{PACKED}"))

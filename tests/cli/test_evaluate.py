@@ -1,0 +1,109 @@
+"""`evenkeel evaluate`: accuracy on labelled data."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenkeel as ek
+from tests.cli.test_service import IMAGES, VECTORS, lines, pictures
+from tests.helpers.commands import call
+from tests.helpers.services import Open, examples
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a learner that knows cats and dogs, saved to a file."""
+    rows = [json.loads(line) for line in lines(64)]
+    learner = ek.Learner(ek.mlp(features=4, classes=2, hidden=[16]), ek.ER(), memory=20)
+    for start in range(0, 64, 8):
+        batch = rows[start : start + 8]
+        learner.learn(np.array([row["x"] for row in batch], np.float32), [row["label"] for row in batch])
+    path = tmp_path_factory.mktemp("saved") / "model.ek"
+    learner.save(path)
+    return path
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_learner_is_scored_as_by_accuracy(taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = lines(50, seed=7)
+    (tmp_path / "rows.jsonl").write_text("\n".join([*rows, json.dumps({"x": [0, 0, 0, 0], "label": "cow"})]))
+    code, out, errors = call(capsys, "evaluate", str(taught), str(tmp_path / "rows.jsonl"), "--json")
+    assert code == 0, errors
+    scores = json.loads(out)
+    x = np.array([*(json.loads(row)["x"] for row in rows), [0, 0, 0, 0]], np.float32)
+    truth = [*(json.loads(row)["label"] for row in rows), "cow"]
+    predicted = ek.Learner.load(taught).predict(x).tolist()
+    right = [label for label, answer in zip(truth, predicted, strict=True) if label == answer]
+    assert scores["accuracy"] == pytest.approx(100 * len(right) / 51)
+    by_class = {each["label"]: each for each in scores["classes"]}
+    for label in ("cat", "dog"):
+        assert by_class[label]["samples"] == truth.count(label)
+        assert by_class[label]["predicted"] == predicted.count(label)
+        assert by_class[label]["accuracy"] == pytest.approx(100 * right.count(label) / truth.count(label))
+    assert [by_class["cow"]["learned"], by_class["cow"]["accuracy"]] == [False, 0]
+    assert "Never learned, so never predicted: 'cow'" in errors
+    code, out, _ = call(capsys, "evaluate", str(taught), str(tmp_path / "rows.jsonl"))
+    assert code == 0
+    assert f"{scores['accuracy']:.1f}" in next(line for line in out.splitlines() if line.startswith("all"))
+
+
+def test_the_test_part_of_a_folder_is_scored_and_nothing_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures(tmp_path / "photos" / "train", 30)
+    pictures(tmp_path / "photos" / "test", 5)
+    model = tmp_path / "model"
+    assert call(capsys, "learn", str(model), str(tmp_path / "photos"), *IMAGES)[0] == 0
+    before = files_of(model)
+    code, out, errors = call(capsys, "evaluate", str(model), str(tmp_path / "photos"), "--json")
+    assert code == 0, errors
+    assert [json.loads(out)["samples"], json.loads(out)["accuracy"] > 50] == [10, True]
+    assert files_of(model) == before
+
+
+def test_a_model_is_scored_while_it_is_served(opened: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service = opened()
+    service.learn(examples(64)).result(timeout=60)
+    while service.waiting:
+        time.sleep(0.01)
+    version = service.save().result(timeout=60).number
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines(20)))
+    arguments = ["evaluate", str(service.model_folder.path), str(tmp_path / "rows.jsonl"), "--json"]
+    code, out, errors = call(capsys, *arguments)
+    assert code == 0, errors
+    assert [json.loads(out)["version"], json.loads(out)["samples"]] == [version, 20]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    {
+        "no label": (['{"x": [1, 2, 3, 4], "label": "cat"}', '{"x": [1, 2, 3, 4]}'], "line 2: label: Field required"),
+        "no samples": ([], "has no samples"),
+        "many": (['{"examples": [{"x": [1, 2, 3, 4], "label": "cat"}]}'], "line 1: a line holds one sample"),
+    }.values(),
+)
+def test_bad_data_names_the_row(
+    rows: list[str], sentence: str, taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    code, out, errors = call(capsys, "evaluate", str(taught), str(tmp_path / "rows.jsonl"))
+    assert (code, out) == (1, "")
+    assert sentence in errors
+
+
+def test_predict_ignores_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, labelled in (("with", True), ("without", False)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines(20, labelled=labelled)))
+    assert call(capsys, "learn", str(tmp_path / "model"), str(tmp_path / "with.jsonl"), *VECTORS)[0] == 0
+    answers = []
+    for name in ("with", "without"):
+        code, out, errors = call(capsys, "predict", str(tmp_path / "model"), str(tmp_path / f"{name}.jsonl"))
+        assert code == 0, errors
+        answers.append([{**json.loads(line), "source": ""} for line in out.splitlines()])
+    assert answers[0] == answers[1]
