@@ -4,6 +4,7 @@ The pages are copied in the layout of the repository, so the links that work on 
 reference is made from the docstrings of the public names and from the help of the command line.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ REFERENCE = {  # pages, each with its title and the modules whose public names i
     "errors": ("Errors", ["errors"]),
 }
 COMMANDS = ("-m", "typer", "evenkeel.cli", "utils", "docs", "--name", "evenkeel", "--title", "Command line")
+OVERVIEW = re.compile(r"\*\*Commands\*\*:.*?(?=\n##)", re.DOTALL)  # cut off after 45 characters; the contents have them
 
 
 def build(folder: Path) -> Path:
@@ -47,6 +49,7 @@ def stage(pages: Path) -> None:
     for page, (title, modules) in REFERENCE.items():
         (reference / f"{page}.md").write_text(_names(title, modules), encoding="utf-8")
     commands = subprocess.run([sys.executable, *COMMANDS], capture_output=True, text=True, check=True).stdout
+    commands = OVERVIEW.sub("", commands)
     (reference / "commands.md").write_text(commands, encoding="utf-8")
 
 
