@@ -98,9 +98,8 @@ def minus(text: str) -> str:
 
 
 def number(estimate: Estimate, *, signed: bool = False) -> str:
-    """Return mean and half interval to one decimal, with the number of runs if some have no value."""
+    """Return mean and half interval (or values) to one decimal, with the number of runs if some have no value."""
     mean = estimate.mean if abs(estimate.mean) >= 0.05 else 0.0  # no "-0.0"
     digits = ",.0f" if abs(mean) >= 1000 else ".1f"
-    text = minus(f"{mean:{'+' if signed and mean else ''}{digits}}")
-    text += f" ± {estimate.half:{digits}}" if estimate.half is not None else ""
+    text = minus(replace(estimate, mean=mean).text(("+" if signed and mean else "") + digits))
     return f"{text} (n = {estimate.n})" if estimate.missing else text
