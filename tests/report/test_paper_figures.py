@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from evenkeel.errors import RunError, SettingsError
-from evenkeel.report import sections
+from evenkeel.report import charts
 from evenkeel.report.elements import Charts, Note, PageBlock, number, shown
-from evenkeel.report.figures import curves
+from evenkeel.report.figures import Picture, curves
 from evenkeel.report.paper_figures import FIGURES, write_figure
 from evenkeel.report.scene import Scene, Series
 from evenkeel.results.groups import gain, paired
@@ -79,11 +79,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Series]:
     """Collect the lines of the curves that are drawn."""
     found: dict[str, Series] = {}
 
-    def watched(scene: Scene, lines: Mapping[str, Series], ylabel: str, **how: Any) -> str:
+    def watched(scene: Scene, lines: Mapping[str, Series], ylabel: str, **how: Any) -> Picture:
         found.update(lines)
         return curves(scene, lines, ylabel, **how)
 
-    monkeypatch.setattr(sections, "curves", watched)
+    monkeypatch.setattr(charts, "curves", watched)
     return found
 
 
@@ -153,7 +153,7 @@ def test_figure_1_with_many_classes() -> None:
 def test_figure_1_marks_the_ends_of_tasks() -> None:
     assert Scene(RUNS["figure1"]).boundaries == [40, 80, 120, 160, 200]
     (part,) = (part for part in _shown("figure1", RUNS["figure1"]).sections[0].parts if isinstance(part, Charts))
-    assert part.charts[0].svg.count("stroke-dasharray: 0.6,1.2") == 4
+    assert part.charts[0].picture.svg.count("stroke-dasharray: 0.6,1.2") == 4
 
 
 def test_figure_3_in_numbers() -> None:
@@ -189,7 +189,9 @@ def _taken(runs: Sequence[Results], true: int, taken: int) -> float:
 
 def test_figure_3_has_the_letters_of_the_paper() -> None:
     block = _shown("figure3", BOTH)
-    assert [each.title for each in block.sections] == ["(a) Predictions by task", "(b) and (c) Confusion", "Every run"]
+    assert [each.title for each in block.sections] == [
+        *("(a) Predictions by task", "(b) and (c) Confusion", "What was compared", "Every run"),
+    ]
     charts = [part.charts for each in block.sections for part in each.parts if isinstance(part, Charts)]
     assert [[chart.title for chart in each] for each in charts] == [
         ["Share of predictions by task"],
@@ -252,7 +254,7 @@ def test_pages_are_self_contained(name: str, tmp_path: Path) -> None:
     path = tmp_path / "new folder" / f"{name}.html"
     write_figure(name, RUNS[name], path)
     html = path.read_text()
-    assert re.findall(r"https?:|//www|@import", html) == []
+    assert re.findall(r"https?:|//www|@import", html.replace("http://www.w3.org/2000/svg", "")) == []
     links = re.findall(r'(?:href|src)="([^"]*)"', html)
     assert all(link.startswith(("#", "data:image/png")) for link in links)
     ids = re.findall(r' id="([^"]*)"', html)

@@ -94,12 +94,20 @@ def test_people_read_rounded_numbers() -> None:
         "A note.",
         "Another.",
     ]
-    assert r"\textbf{gain} & \textbf{$-$0.3} & \textbf{$<$0.001} & \textbf{-} \\" in render(SMALL, "latex")
+
+
+def test_latex_sets_the_best_mean_bold_and_gains_apart_as_the_report_does() -> None:
+    lines = render(SMALL, "latex").splitlines()
+    assert r"ER & \textbf{52.1 $\pm$ 1.3} & 0.1 & 5 \\" in lines
+    assert r"\textit{gain} & \textit{$-$0.3} & \textit{$<$0.001} & \textit{-} \\" in lines
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(Estimate(1.0, 2.0, 3), "+1.0 ± 2.0"), (Estimate(-1.0, None, 1), "-1.0"), (0.0, "+0.0"), (None, "-")],
+    [
+        *((Estimate(1.0, 2.0, 3), "+1.0 ± 2.0"), (Estimate(-1.0, None, 1), "-1.0"), (0.0, "+0.0"), (None, "-")),
+        (Estimate.of([-1.0, 4.0]), "+1.5 (-1.0, +4.0)"),
+    ],
 )
 def test_a_difference_has_a_sign(value: Estimate | float | None, text: str) -> None:
     assert text_of(Cell(value, signed=True)) == text
@@ -155,7 +163,7 @@ def test_latex_with_hostile_names(text: str) -> None:
     heading, _, first, second = lines[6:10]
     assert unlatex(heading.removesuffix(r" & n \\")) == shown
     assert unlatex(first.removesuffix(r" & 1.0 \\")) == shown
-    assert unlatex(second.removeprefix(r"\textbf{").removesuffix(r"} & \textbf{2.0} \\")) == shown
+    assert unlatex(second.removeprefix(r"\textit{").removesuffix(r"} & \textit{2.0} \\")) == shown
     (note,) = (line for line in lines if line.startswith(r"\par"))
     assert unlatex(note.removeprefix(r"\par\smallskip{\footnotesize ").removesuffix(r"\par}")) == shown
 

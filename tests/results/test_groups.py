@@ -48,6 +48,20 @@ def test_an_interval_is_students_t() -> None:
     assert half_interval(columns.std(axis=0, ddof=1), 4) == pytest.approx([found.half] * 2)
 
 
+def test_below_three_seeds_the_values_are_shown_instead_of_an_interval() -> None:
+    assert [str(Estimate.of(values)) for values in ([50.0], [50.0, 53.0], [None, 50.0, 53.0])] == [
+        *("50.0", "51.5 (50.0, 53.0)", "51.5 (50.0, 53.0)"),
+    ]
+    titles = [measures_table(PLAIN[:count]).title for count in (1, 2, 3)]
+    assert titles == [
+        "In percent, 1 seed",
+        "In percent, 2 seeds, mean (both values)",
+        "In percent, 3 seeds, mean ± half of the 95% interval",
+    ]
+    mixed = measures_table([*PLAIN[:2], *WITH])
+    assert mixed.title.endswith("mean ± half of the 95% interval, of two seeds (both values)")
+
+
 def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
     found = groups([*PLAIN, *WITH])
     assert [group.label for group in found] == ["ER", "ER + CBA"]

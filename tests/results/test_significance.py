@@ -113,7 +113,8 @@ def test_swapping_the_sides_negates_the_differences(one: list[float], other: lis
     assert (there.a, there.b) == (back.b, back.a)
     assert (there.t, there.wilcoxon, there.significant) == (back.t, back.wilcoxon, back.significant)
     assert there.difference is not None
-    assert back.difference == replace(there.difference, mean=-there.difference.mean)
+    negated = tuple(-value for value in there.difference.values)
+    assert back.difference == replace(there.difference, mean=-there.difference.mean, values=negated)
     assert there.difference.mean == pytest.approx((there.b or 0) - (there.a or 0), abs=1e-9)
 
 

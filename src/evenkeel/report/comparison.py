@@ -1,75 +1,27 @@
-"""The text and tables of a report: findings, comparison, measures, cost, and the details of every run."""
+"""The tables of a report: comparison, measures, cost, and the details of every run."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import tomli_w
 
-from evenkeel.report.elements import Note, RunDetails, Section, number, split
+from evenkeel.report.elements import Facts, Note, RunDetails, Section, split
 from evenkeel.report.scene import Scene
-from evenkeel.results.groups import Estimate, Group, gain, paired, scenario_title, seeds_text
-from evenkeel.results.measures import HEADLINE, NOTATION, Measure
+from evenkeel.results.groups import ENOUGH, scenario_title
+from evenkeel.results.measures import HEADLINE, NOTATION
 from evenkeel.results.overview import groups_table
 from evenkeel.results.records import without_none
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
 
 
-def findings(scene: Scene, measures: Sequence[Measure]) -> list[str]:
-    """Return the outcome in plain words: what an adaptor changed in these measures, or else which group is best."""
-    if scene.pairs:
-        return [_finding(without, with_, measures) for without, with_ in scene.pairs]
-    if not scene.finished:
-        return ["No run is finished yet, so there is nothing to compare; the figures show the progress of each."]
-    if not scene.measures:
-        return ["These runs have no measure to compare: nothing was tested."]
-    measure = scene.measures[0]
-    among = [group for group in scene.finished.values() if not group.is_bound] or list(scene.finished.values())
-    reached = [(group, estimate) for group in among if (estimate := group.estimate(measure))]
-    group, best = max(reached, key=lambda each: each[1].mean * (1 if measure.higher_is_better else -1))
-    sentence = f"{group.label} reached {measure.title} {number(best)} ({seeds_text([best.n])})"
-    if len(reached) > 1 and not group.is_bound:
-        sentence += f", the best mean of {len(reached)}; no two of them differ only in the adaptor"
-    return [sentence + "."]
-
-
-def _finding(without: Group, with_: Group, measures: Sequence[Measure]) -> str:
-    common = paired(without, with_)
-    gains = [(measure, change) for measure in measures if (change := gain(measure, common))]
-    if not gains:
-        return f"{without.label} and {with_.label} have no finished seed in common, so they cannot be compared."
-    changes = [f"{measure.title} by {number(change, signed=True)}" for measure, change in gains]
-    variant = "" if with_.label == f"{without.label} + {with_.adaptor}" else f", as {with_.label}"
-    sentence = f"{with_.adaptor} changed {listed(changes)} for {without.label}{variant} ({seeds_text([len(common)])})"
-    if len(common) == 1:
-        return f"{sentence}; a single seed cannot show whether this is significant."
-    verdicts: dict[str, list[str]] = {}
-    for measure, change in gains:
-        verdicts.setdefault(_verdict(change, measure), []).append(measure.title)
-    return f"{sentence}: {'; '.join(verdict.format(listed(them)) for verdict, them in verdicts.items())}."
-
-
-def listed(items: Sequence[str]) -> str:
-    """Join items as in 'a, b and c'."""
-    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]
-
-
-def _verdict(change: Estimate, measure: Measure) -> str:
-    """Return the verdict, which depends on whether the 95% interval contains 0."""
-    if change.half is None or abs(change.mean) <= change.half:
-        return "the change in {} is not significant"
-    return "{} got better" if (change.mean > 0) == measure.higher_is_better else "{} got worse"
-
-
-def facts(scene: Scene) -> list[tuple[str, str]]:
-    """Return what was compared, for the head of a block."""
+def what_was_compared(scene: Scene) -> Section:
     data = scene.first.started.data
     seeds = sorted({run.seed for run in scene.runs})
     shown = ", ".join(map(str, seeds)) if len(seeds) <= 12 else f"{len(seeds)} seeds from {seeds[0]} to {seeds[-1]}"
     done = sum(run.ended is not None for run in scene.runs)
     samples = [f"{data[part]} {part}" for part in ("train", "test") if data.get(part) is not None]
     size = [*samples, *([f"{len(scene.class_names)} classes"] if scene.class_names else [])]
-    return [
+    items = [
         ("Data set", f"{data.get('name', 'unknown')}" + (f" ({', '.join(size)})" if size else "")),
         ("Scenario", "\n".join(dict.fromkeys(map(scenario_title, scene.runs)))),
         ("Tasks", str(scene.tasks)),
@@ -79,6 +31,7 @@ def facts(scene: Scene) -> list[tuple[str, str]]:
             f"{len(scene.runs)}, all finished" if done == len(scene.runs) else f"{done} of {len(scene.runs)} finished",
         ),
     ]
+    return Section("What was compared", [Facts(items)])
 
 
 def comparison(scene: Scene) -> Section:
@@ -94,7 +47,7 @@ def _notes(scene: Scene) -> list[str]:
     notes = [
         f"{kind}, and the task is not given at test time. Arrows show which way is better; the best mean of a column "
         "is bold. Gains are paired by seed. Intervals are Student's t over seeds, computed separately and not "
-        "corrected for multiple comparisons; a single seed has no interval."
+        f"corrected for multiple comparisons; fewer than {ENOUGH} seeds have none, and of two both values are shown."
     ]
     if any(group.is_bound for group in scene.groups):
         notes.append(

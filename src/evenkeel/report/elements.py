@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from evenkeel.report.figures import Picture
 from evenkeel.report.svg import inline
 from evenkeel.results.formats import text_of
 from evenkeel.results.groups import Estimate
@@ -15,10 +16,10 @@ from evenkeel.results.table import Cell, ResultTable
 @dataclass(frozen=True)
 class Chart:
     title: str
-    svg: str
+    picture: Picture
 
     def inline(self, prefix: str) -> Markup:
-        return inline(self.svg, prefix, self.title)
+        return inline(self.picture.svg, prefix, self.title)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,24 @@ class Charts:
     caption: str
     charts: Sequence[Chart]
     small: bool = False
+
+    @property
+    def folded(self) -> bool:
+        """Return whether they are too many to look at without being asked for."""
+        return len(self.charts) > MOST_OPEN
+
+
+@dataclass(frozen=True)
+class BigNumber:
+    """What a reader should remember."""
+
+    value: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +67,7 @@ class RunDetails:
 @dataclass(frozen=True)
 class Section:
     title: str
-    parts: Sequence[ResultTable | Charts | Note | RunDetails]
+    parts: Sequence["Part"]
 
     @property
     def slug(self) -> str:
@@ -61,21 +80,26 @@ class PageBlock:
 
     title: str
     findings: Sequence[str]
-    facts: Sequence[tuple[str, str]]
-    sections: Sequence[Section] = field(default_factory=list)
+    sections: Sequence[Section]
+    answer: Sequence[Charts | BigNumber] = ()  # below the findings, side by side
 
 
+Part = ResultTable | Charts | Note | Facts | RunDetails
 ABSENT = "\u2013"
+WIDEST = 6  # columns of a table, besides the first, that fit on a sheet of paper
+MOST_OPEN = 12  # charts under one caption; more are folded
+LONGEST = 160  # letters of a fact or title; more are folded or cut off
 
 
-def split(table: ResultTable, most: int = 6) -> list[ResultTable]:
-    """Split into tables with at most `most` columns besides the first, as many as fit on a sheet of paper."""
+def split(table: ResultTable, most: int = WIDEST) -> list[ResultTable]:
+    """Split into tables with at most `most` columns besides the first."""
     parts = []
     for begin in range(1, len(table.columns), most):
         kept = [0, *range(begin, min(begin + most, len(table.columns)))]
         rows = [replace(row, cells=[row.cells[k] for k in kept]) for row in table.rows]
-        title = f"{table.title} (continued)" if begin > 1 else table.title
-        parts.append(replace(table, title=title, columns=[table.columns[k] for k in kept], rows=rows))
+        title = f"Continued: {table.columns[kept[1]]} to {table.columns[kept[-1]]}" if begin > 1 else table.title
+        folded = table.folded or begin > 1
+        parts.append(replace(table, title=title, columns=[table.columns[k] for k in kept], rows=rows, folded=folded))
     return parts
 
 
@@ -98,9 +122,8 @@ def minus(text: str) -> str:
 
 
 def number(estimate: Estimate, *, signed: bool = False) -> str:
-    """Return mean and half interval to one decimal, with the number of runs if some have no value."""
+    """Return mean and half interval (or values) to one decimal, with the number of runs if some have no value."""
     mean = estimate.mean if abs(estimate.mean) >= 0.05 else 0.0  # no "-0.0"
     digits = ",.0f" if abs(mean) >= 1000 else ".1f"
-    text = minus(f"{mean:{'+' if signed and mean else ''}{digits}}")
-    text += f" ± {estimate.half:{digits}}" if estimate.half is not None else ""
+    text = minus(replace(estimate, mean=mean).text(("+" if signed and mean else "") + digits))
     return f"{text} (n = {estimate.n})" if estimate.missing else text

@@ -1,26 +1,38 @@
-"""The kinds of figure in a report: curves over steps, bars over tasks, heat maps. Each is returned as SVG."""
+"""The kinds of figure in a report: curves over steps, bars by task or class, gains, heat maps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
+from matplotlib.artist import Artist
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from evenkeel.report.scene import Array, Look, Scene, Series
-from evenkeel.report.svg import GRID, INK, MUTED, draw, printable
+from evenkeel.report.axes import add_legend, add_names, add_task_ends, fill_style, legend_height, line_style
+from evenkeel.report.scene import Array, Scene, Series
+from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw_framed, mark, printable
 from evenkeel.results.groups import Estimate
 
 COLOURS = "Blues"
+AROUND = "RdBu_r"  # the colours of values above and below a centre
 BLACK = "#010101"  # matplotlib omits pure black, and the colour would follow the page's theme
 MOST_BARS = 44  # more would be thinner than their outlines
 WHISKERS = {"elinewidth": 1.1, "capsize": 1.5, "capthick": 1.1, "ecolor": INK}
-STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))  # possible distances between ticks
 MOST_PIXELS = 250  # per side; a larger matrix is scaled down
+MOST_DIGITS = 10_000  # cells of a matrix with a decimal: of 200 classes they would make a page too large
+MOST_NUMBERS = 10  # columns of a matrix whose cells have room for a number
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG, and its numbers as charts.js shows and saves them."""
+
+    svg: str
+    values: Mapping[str, Any]
 
 
 def curves(
@@ -31,30 +43,49 @@ def curves(
     limits: tuple[float | None, float | None] = (None, None),
     behind: Mapping[str, Series] | None = None,
     level: float | None = None,
-) -> str:
+) -> Picture:
     """Draw a line and its band for each label; `behind`: the same unsmoothed, faint; `level`: a reference line."""
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
         axes.grid(axis="y")
-        _task_ends(axes, scene)
+        add_task_ends(axes, scene)
         if level is not None:
             axes.axhline(level, color=MUTED, linewidth=0.9)
-        for label, raw in (behind or {}).items():
-            axes.plot(raw.x, raw.mean, color=scene.looks[label].colour, alpha=0.25, linewidth=0.7)
         for place, (label, line) in enumerate(lines.items()):
-            look = scene.looks[label]
+            look, drawn = scene.looks[label], list[Artist]()
+            if behind and label in behind:
+                raw = behind[label]
+                drawn += axes.plot(raw.x, raw.mean, color=look.colour, alpha=0.25, linewidth=0.7)
             if line.low is not None and line.high is not None:
-                axes.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.14, linewidth=0)
+                drawn += [axes.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.14, linewidth=0)]
             every = max(1, len(line.x) // 8)
-            axes.plot(line.x, line.mean, **_line(look), markevery=(place * every // max(1, len(lines)), every))
+            shift = place * every // max(1, len(lines))
+            drawn += axes.plot(line.x, line.mean, **line_style(look), markevery=(shift, every))
+            mark(f"series-{place}", *drawn)
         axes.set(xlabel="step (incoming batches)", ylabel=ylabel, ylim=limits)
         axes.margins(x=0.01)
         axes.set_xlim(left=0)
-        handles = [Line2D([], [], **_line(scene.looks[label])) for label in lines]
-        _legend(figure, handles, list(lines))
+        handles = [Line2D([], [], **line_style(scene.looks[label])) for label in lines]
+        add_legend(figure, handles, list(lines))
 
-    return draw(onto, height=2.8 + _legend_height(list(lines)))
+    svg, frame = draw_framed(onto, height=2.8 + legend_height(list(lines)))
+    at = sorted({float(x) for line in lines.values() for x in line.x})
+    known = [_known(scene, label, line, at) for label, line in lines.items()]
+    return Picture(svg, {**asdict(frame), "across": "step", "at": at, "lines": known})
+
+
+def _known(scene: Scene, label: str, line: Series, at: Sequence[float]) -> dict[str, Any]:
+    """Return the numbers of a line at all places of a chart; None where it has none."""
+    columns = {"mean": line.mean, "low": line.low, "high": line.high}
+    by_place = {name: dict(zip(line.x, values, strict=True)) for name, values in columns.items() if values is not None}
+    numbers = {name: [_short(values.get(x)) for x in at] for name, values in by_place.items()}
+    return {"name": label, "colour": scene.looks[label].colour, **numbers}
+
+
+def _short(value: float | None) -> float | None:
+    """Return a number with no more digits than a reader of a figure needs."""
+    return None if value is None else float(f"{value:.5g}")
 
 
 @dataclass(frozen=True)
@@ -67,9 +98,18 @@ class Heights:
         return cls(np.array([each.mean for each in estimates]), np.array([each.half or 0.0 for each in estimates]))
 
 
-def over_tasks(scene: Scene, heights: Mapping[str, Heights], ylabel: str, *, fair: Array | None = None) -> str:
-    """Draw bars for each task, side by side for the labels, or points if too many. `fair`: a mark per task."""
-    count, places = len(heights), np.arange(scene.tasks)
+def bars(
+    scene: Scene,
+    heights: Mapping[str, Heights],
+    names: Sequence[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    fair: Array | None = None,
+    highest: float | None = None,
+) -> Picture:
+    """Draw bars for each name (a task or class), side by side for the labels. `fair`: a mark for each name."""
+    count, places = len(heights), np.arange(len(names))
     labels = [*heights, *([] if fair is None else ["fair share"])]
 
     def onto(figure: Figure) -> None:
@@ -77,25 +117,75 @@ def over_tasks(scene: Scene, heights: Mapping[str, Heights], ylabel: str, *, fai
         axes.grid(axis="y")
         handles: list[Any] = []
         for place, (label, values) in enumerate(heights.items()):
-            look = scene.looks[label]
-            bars = count * scene.tasks <= MOST_BARS
-            x = places + (place - (count - 1) / 2) * (0.8 if bars else 0.5) / count
+            x = places + (place - (count - 1) / 2) * 0.8 / count
             errors = values.half if values.half.any() else None
-            if bars:
-                axes.bar(x, values.mean, 0.74 / count, yerr=errors, error_kw=WHISKERS, **_fill(look))
-                handles.append(Patch(**_fill(look)))
-            else:
-                axes.errorbar(x, values.mean, errors, **_line(look), elinewidth=0.7)
-                handles.append(Line2D([], [], **_line(look)))
+            drawn = axes.bar(
+                x, values.mean, 0.74 / count, yerr=errors, error_kw=WHISKERS, **fill_style(scene.looks[label])
+            )
+            mark(f"series-{place}", *_artists(drawn), *_artists(drawn.errorbar))
+            handles.append(Patch(**fill_style(scene.looks[label])))
         if fair is not None:
             axes.hlines(fair, places - 0.46, places + 0.46, color=INK, linewidth=1.4)
             handles.append(Line2D([], [], color=INK, linewidth=1.4))
-        _names(axes.set_xticks, scene.task_ticks, room=50)
-        axes.set(xlabel="task", ylabel=ylabel, xlim=(-0.6, scene.tasks - 0.4))
-        axes.set_ylim(0, min(102, axes.get_ylim()[1]))
-        _legend(figure, handles, labels)
+        add_names(axes.set_xticks, names, room=50)
+        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.6, len(names) - 0.4))
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(0.0, low), high if highest is None else min(highest, high))
+        if low < 0:
+            axes.axhline(0, color=MUTED, linewidth=0.9)
+        add_legend(figure, handles, labels)
 
-    return draw(onto, height=2.8 + _legend_height(labels))
+    svg, frame = draw_framed(onto, height=2.8 + legend_height(labels))
+    known = [_interval(scene, label, values) for label, values in heights.items()]
+    known += [] if fair is None else [{"name": "fair share", "colour": INK, "mean": [*map(_short, fair)]}]
+    at = [float(place) for place in places]
+    return Picture(svg, {**asdict(frame), "across": xlabel, "at": at, "names": list(names), "lines": known})
+
+
+def _artists(container: Container | None) -> list[Artist]:
+    return [] if container is None else list(container.get_children())
+
+
+def _interval(scene: Scene, label: str, values: Heights) -> dict[str, Any]:
+    known = {"name": label, "colour": scene.looks[label].colour, "mean": [*map(_short, values.mean)]}
+    if not values.half.any():
+        return known
+    ends = {"low": values.mean - values.half, "high": values.mean + values.half}
+    return known | {name: [*map(_short, each)] for name, each in ends.items()}
+
+
+def gains(rows: Mapping[str, Estimate], xlabel: str) -> Picture:
+    """Draw a gain and its interval in each row, or its values if there is no interval, next to a line at 0."""
+    labels, places = list(rows), np.arange(len(rows))
+
+    def onto(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.grid(axis="x")
+        axes.axvline(0, color=INK, linewidth=1.2)
+        for place, each in enumerate(rows.values()):
+            if each.half is not None:
+                axes.hlines(place, each.mean - each.half, each.mean + each.half, color=PALETTE[0], linewidth=2.2)
+            elif len(each.values) > 1:
+                axes.plot(each.values, [place] * len(each.values), "|", color=PALETTE[0], markersize=8)
+            fill = PALETTE[0] if each.half is not None else "none"
+            axes.plot(each.mean, place, "o", color=PALETTE[0], markersize=5.5, markerfacecolor=fill)
+        axes.set_yticks(places, [printable(label, 36) for label in labels], color=INK)
+        axes.set(xlabel=xlabel, ylim=(len(rows) - 0.4, -0.6))
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+
+    svg, frame = draw_framed(onto, height=max(1.5, 0.8 + 0.22 * len(rows)))
+    known: dict[str, Any] = {
+        "name": xlabel,
+        "colour": PALETTE[0],
+        "mean": [_short(each.mean) for each in rows.values()],
+    }
+    for name, sign in (("low", -1), ("high", 1)):
+        ends = [None if each.half is None else each.mean + sign * each.half for each in rows.values()]
+        known[name] = [*map(_short, ends)]
+    at = [float(place) for place in places]
+    values = {"across": "", "at": at, "names": labels, "sideways": True, "signed": True, "lines": [known]}
+    return Picture(svg, {**asdict(frame), **values})
 
 
 def heat_map(
@@ -109,16 +199,24 @@ def heat_map(
     highest: float | None = 100.0,
     gamma: float = 1.0,
     borders: Sequence[int] = (),
-) -> str:
-    """Draw a matrix; dark is high. `gamma` below 1 stresses small values; `borders`: thin lines before these rows."""
+    centre: Array | float | None = None,
+    longest: int = 14,
+    size: tuple[float, float] = (3.8, 3.5),
+) -> Picture:
+    """Draw a matrix; dark is high. `gamma` below 1 stresses small values; `borders`: thin lines before these rows.
+
+    centre: what is neither high nor low, for each column; colours show the distance from it. longest: letters of a row.
+    """
+    distance = values if centre is None else values - centre
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
-        norm = PowerNorm(gamma, 0, max(highest if highest is not None else float(values.max(initial=0.0)), 1e-9))
+        norm = _norm(distance, highest, gamma, around=centre is not None)
         scaling = "none" if max(values.shape) <= MOST_PIXELS else "auto"
-        image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto", interpolation=scaling)
-        _names(axes.set_xticks, columns, room=27)
-        _names(axes.set_yticks, rows)
+        colours = COLOURS if centre is None else AROUND
+        image = axes.imshow(distance, cmap=colours, norm=norm, aspect="auto", interpolation=scaling)
+        add_names(axes.set_xticks, columns, room=27)
+        add_names(axes.set_yticks, rows, longest=longest, most=int(12 * size[1]))
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.tick_params(length=0)
         for spine in axes.spines.values():
@@ -128,77 +226,52 @@ def heat_map(
             axes.axvline(border - 0.5, color="#8c959f", linewidth=0.4)
         if numbers:
             for (row, column), value in np.ndenumerate(values):
-                dark = norm(value) > 0.55
-                axes.text(
-                    column, row, f"{value:.0f}", ha="center", va="center", size=8, color="#ffffff" if dark else BLACK
-                )
+                shade = float(norm(distance[row, column]))
+                dark = shade > 0.55 if centre is None else abs(shade - 0.5) > 0.3
+                colour = "#ffffff" if dark else BLACK
+                axes.text(column, row, str(round(value)), ha="center", va="center", size=8, color=colour)
         else:
             bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02, aspect=40)
             bar.outline.set_visible(False)
 
-    return draw(onto, width=3.8, height=3.5)
+    svg, frame = draw_framed(onto, width=size[0], height=size[1])
+    cells = values.round(1 if values.size <= MOST_DIGITS else 0).tolist()
+    named = {"row_names": list(rows), "columns": list(columns), "row": ylabel, "column": xlabel, "cells": cells}
+    return Picture(svg, {**asdict(frame), **named})
 
 
-def _line(look: Look) -> dict[str, Any]:
-    return {
-        "color": look.colour,
-        "linestyle": look.line,
-        "marker": look.marker,
-        "markersize": 4.5,
-        "markerfacecolor": look.colour if not look.hatch else "none",
-    }
+def _norm(values: Array, highest: float | None, gamma: float, *, around: bool) -> Normalize:
+    """Return the scale of colours, from 0 or, `around` a centre, from as far below it as above."""
+    furthest = max(highest if highest is not None else float(np.abs(values).max(initial=0.0)), 1e-9)
+    return Normalize(-furthest, furthest, clip=True) if around else PowerNorm(gamma, 0, furthest)
 
 
-def _fill(look: Look) -> dict[str, Any]:
-    return {
-        "facecolor": look.colour if not look.hatch else "none",
-        "edgecolor": look.colour,
-        "hatch": look.hatch,
-        "linewidth": 0.8,
-    }
-
-
-def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    # matplotlib leaves out labels that begin with "_": a zero-width space in front keeps them.
-    shown = [("\u200b" if label.startswith("_") else "") + printable(label, 52) for label in labels]
-    columns = _legend_columns(labels)
-    figure.legend(
-        handles, shown, loc="outside upper left", ncols=columns, handlelength=3, columnspacing=1.2, borderpad=0
+def by_name(
+    scene: Scene,
+    heights: Mapping[str, Heights],
+    names: Sequence[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    fair: Array | None = None,
+    centre: float | None = None,
+    highest: float | None = None,
+) -> Picture:
+    """Draw bars for each name, or, if they would be too many, a matrix of them around `fair` or `centre`."""
+    if len(heights) * len(names) <= MOST_BARS:
+        return bars(scene, heights, names, xlabel=xlabel, ylabel=ylabel, fair=fair, highest=highest)
+    rows, values = list(heights), np.array([each.mean for each in heights.values()])
+    if fair is not None:
+        rows, values = [*rows, "fair share"], np.vstack([values, fair])
+    return heat_map(
+        values,
+        rows=rows,
+        columns=names,
+        xlabel=xlabel,
+        ylabel="",
+        numbers=len(names) <= MOST_NUMBERS,
+        centre=centre if fair is None else fair,
+        highest=highest if fair is None else float(fair.max()),  # the darkest colours: nothing, twice the fair share
+        longest=36,
+        size=(4.8, max(1.9, 0.8 + (0.19 if len(rows) <= 20 else 0.16) * len(rows))),
     )
-
-
-def _legend_columns(labels: Sequence[str]) -> int:
-    """Return as many columns as fit while a method and its variant with an adaptor stay in one column."""
-    longest = max(map(len, labels), default=0)
-    most = 3 if longest <= 12 else 2 if longest <= 24 else 1
-    together = (columns for columns in range(most, 1, -1) if _sizes_are_even(len(labels), columns))
-    return next(together, most if len(labels) > 6 else 1)
-
-
-def _sizes_are_even(count: int, columns: int) -> bool:
-    """Check all columns but the last, as matplotlib fills them: the first ones get the remainder."""
-    sizes = [count // columns + (place < count % columns) for place in range(columns)]
-    return all(size % 2 == 0 for size in sizes[:-1])
-
-
-def _legend_height(labels: Sequence[str]) -> float:
-    return 0.2 * -(-len(labels) // _legend_columns(labels))
-
-
-def _task_ends(axes: Axes, scene: Scene) -> None:
-    ends = scene.boundaries
-    for end in ends[:-1]:
-        axes.axvline(end, color=MUTED, linewidth=0.6, dashes=(1, 2))
-    if 1 < len(ends) <= 20:
-        names = scene.task_names if sum(map(len, scene.task_names)) <= 40 else scene.task_ticks
-        for name, begin, end in zip(names, [0, *ends], ends, strict=False):
-            how: dict[str, Any] = {"ha": "center", "va": "bottom", "color": MUTED, "size": 8.5}
-            axes.text((begin + end) / 2, 1.01, printable(name, 10), transform=axes.get_xaxis_transform(), **how)
-
-
-def _names(set_ticks: Any, names: Sequence[str], room: int | None = None) -> None:
-    """Put all names on an axis, or a few of many; vertically if they have more than `room` letters."""
-    every = 1 if len(names) <= 20 else next(step for step in STEPS if len(names) <= 10 * step)
-    places = range(0, len(names), every)
-    short = [printable(names[place], 14) for place in places]
-    set_ticks(places, short, rotation=90 if room is not None and sum(map(len, short)) > room else 0)

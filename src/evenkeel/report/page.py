@@ -8,19 +8,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenkeel.errors import RunError
 from evenkeel.files import write_whole
-from evenkeel.report import comparison, sections
-from evenkeel.report.elements import PageBlock, shown, unbroken
+from evenkeel.report import bias, comparison, matrices, sections
+from evenkeel.report.answer import answer, findings
+from evenkeel.report.elements import LONGEST, PageBlock, shown, unbroken
 from evenkeel.report.scene import Scene, scenes
+from evenkeel.report.svg import printable
 from evenkeel.results.groups import benchmark
 from evenkeel.results.run_files import Results
 
 ORDER = (
     comparison.comparison,
+    comparison.what_was_compared,
     sections.accuracy_curves,
+    bias.recency,
     sections.final_accuracy,
-    sections.accuracy_matrix,
-    sections.predictions,
-    sections.confusions,
+    matrices.accuracy_matrix,
+    bias.class_forgetting,
+    matrices.confusions,
     sections.alignment,
     sections.training,
     comparison.cost,
@@ -66,14 +70,14 @@ def render(title: str, blocks: Sequence[PageBlock]) -> str:
     environment.filters.update(shown=shown, unbroken=unbroken)
     numbers = count(1)
     template = environment.get_template("template.html.j2")
-    return template.render(title=title, blocks=blocks, next_id=lambda: f"p{next(numbers)}")
+    return template.render(title=title, blocks=blocks, longest=LONGEST, next_id=lambda: f"p{next(numbers)}")
 
 
 def _block(scene: Scene, *, full_title: bool) -> PageBlock:
     present = [section for make in ORDER if (section := make(scene)) is not None]
     return PageBlock(
-        title=benchmark(scene.first, full=full_title),
-        findings=comparison.findings(scene, scene.headline),
-        facts=comparison.facts(scene),
+        title=printable(benchmark(scene.first, full=full_title), LONGEST),
+        findings=findings(scene, scene.headline),
         sections=[section for section in present if section.parts],
+        answer=answer(scene),
     )

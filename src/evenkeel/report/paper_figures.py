@@ -8,7 +8,8 @@ from string import ascii_lowercase
 import numpy as np
 
 from evenkeel.errors import RunError, one_of
-from evenkeel.report import comparison, sections
+from evenkeel.report import bias, comparison, matrices, sections
+from evenkeel.report.answer import findings, listed
 from evenkeel.report.elements import Charts, Note, PageBlock, Section, split
 from evenkeel.report.order_scene import ORDER, Orders, class_set
 from evenkeel.report.page import render, save
@@ -44,7 +45,7 @@ def write_figure(name: str, runs: Sequence[Results], path: Path) -> None:
     charts = [chart for part in parts for chart in part.charts]
     for place, chart in enumerate(charts):
         letter = _letter(place) if len(charts) > 1 else ""
-        save(chart.svg, path.with_name(f"{path.stem}{letter}.svg"), "figure")
+        save(chart.picture.svg, path.with_name(f"{path.stem}{letter}.svg"), "figure")
 
 
 def _scene(figure: PaperFigure, runs: Sequence[Results]) -> Scene:
@@ -83,7 +84,7 @@ def first_task(scene: Scene) -> PageBlock:
     classes, places = class_set(scene.first, 0), [str(place + 1) for place in orders.changed]
     said = (
         f"Accuracy on the classes of the first task, {classes}, while later ones are learned, in orders that differ in "
-        f"tasks {comparison.listed(places)}; {_seeds(scene)}."
+        f"tasks {listed(places)}; {_seeds(scene)}."
     )
     charts = sections.anytime_curves(
         scene,
@@ -110,8 +111,8 @@ def recency(scene: Scene) -> PageBlock:
     """Show Figure 3: the tasks and classes predicted for the test samples at the end."""
     runs = [run for group in scene.finished.values() for run in group.runs]
     final = [run.finished_tasks[-1] for run in runs if run.finished_tasks]
-    shares, matrices = sections.predictions(scene), sections.confusions(scene)
-    if len(final) < len(runs) or not all(test.predicted for test in final) or shares is None or matrices is None:
+    shares, confusion = bias.tilt(scene), matrices.confusions(scene)
+    if len(final) < len(runs) or not all(test.predicted for test in final) or shares is None or confusion is None:
         raise RunError(
             "Figure 3 shows which task the predictions fall on: its runs must have test data, and more than one task, "
             "each with classes of its own."
@@ -123,13 +124,13 @@ def recency(scene: Scene) -> PageBlock:
 
     table = groups_table(
         list(scene.finished.values()),
-        scene.by_task(sections.predicted_share),
+        scene.by_task(bias.predicted_share),
         f"Share of the predictions by task. {MEANS}.",
         difference="change by {adaptor}, paired",  # a share should be fair, not high
     )
-    fair = Row.of("fair share", *map(float, sections.fair_shares(scene, final)))
+    fair = Row.of("fair share", *map(float, bias.fair_shares(scene, final)))
     table = replace(table, rows=[*table.rows, fair])
-    (charts,) = (part for part in matrices.parts if isinstance(part, Charts))
+    (charts,) = (part for part in confusion.parts if isinstance(part, Charts))
     letters = [f"({_letter(place)})" for place in range(1, len(charts.charts) + 1)]
     lettered = [
         replace(chart, title=f"{letter} {chart.title}") for letter, chart in zip(letters, charts.charts, strict=True)
@@ -137,9 +138,9 @@ def recency(scene: Scene) -> PageBlock:
     return _block(
         scene,
         [said],
-        Section(f"(a) {shares.title}", [*shares.parts, *split(table)]),
+        Section("(a) Predictions by task", [shares, *split(table)]),
         Section(
-            f"{comparison.listed(letters)} {matrices.title}",
+            f"{listed(letters)} {confusion.title}",
             [replace(charts, charts=lettered), *_between_tasks(scene)],
         ),
     )
@@ -178,16 +179,18 @@ def average_accuracy(scene: Scene) -> PageBlock:
     formula = Note(
         "The paper's formula is a sum of points times the steps between them: about this mean times all steps."
     )
-    findings = comparison.findings(scene, [area]) if scene.pairs else []
+    outcome = findings(scene, [area]) if scene.pairs else []
     charts = _some(sections.anytime_curves(scene))
     return _block(
-        scene, [said, *findings], Section("Average accuracy over the stream", [*charts, *split(table), formula])
+        scene, [said, *outcome], Section("Average accuracy over the stream", [*charts, *split(table), formula])
     )
 
 
 def _block(scene: Scene, said: list[str], *shown: Section) -> PageBlock:
     """Return a block that ends with what it takes to repeat the runs."""
-    return PageBlock(benchmark(scene.first), said, comparison.facts(scene), [*shown, comparison.every_run(scene)])
+    return PageBlock(
+        benchmark(scene.first), said, [*shown, comparison.what_was_compared(scene), comparison.every_run(scene)]
+    )
 
 
 def _seeds(scene: Scene) -> str:

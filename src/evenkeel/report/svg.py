@@ -4,11 +4,13 @@ import io
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 from markupsafe import Markup
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#1c2126", "#5b6570", "#d3d9df"
@@ -48,8 +50,32 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Where the first axes of a figure are in its SVG, and what they span."""
+
+    box: tuple[float, ...]  # left, top, right, bottom
+    x: tuple[float, ...]  # limits
+    y: tuple[float, ...]
+
+
 def draw(onto: Callable[[Figure], None], *, width: float = 4.8, height: float = 3.0) -> str:
     """Return what `onto` draws on a figure of this size in inches, as SVG. Matplotlib's settings stay unchanged."""
+    return _drawn(onto, width, height)[0]
+
+
+def draw_framed(onto: Callable[[Figure], None], *, width: float = 4.8, height: float = 3.0) -> tuple[str, Frame]:
+    """Return the same with the place of the axes, for a script that shows values under the pointer."""
+    svg, figure = _drawn(onto, width, height)
+    axes = figure.axes[0]
+    box = axes.get_position()
+    across, down = 72 * width, 72 * height
+    edges = (across * box.x0, down * (1 - box.y1), across * box.x1, down * (1 - box.y0))
+    limits = (tuple(float(f"{each:.6g}") for each in pair) for pair in (axes.get_xlim(), axes.get_ylim()))
+    return svg, Frame(tuple(round(float(edge), 2) for edge in edges), *limits)
+
+
+def _drawn(onto: Callable[[Figure], None], width: float, height: float) -> tuple[str, Figure]:
     with mpl.rc_context(), warnings.catch_warnings():
         # The reader's browser has glyphs that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph")
@@ -59,7 +85,13 @@ def draw(onto: Callable[[Figure], None], *, width: float = 4.8, height: float = 
         onto(figure)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return text.getvalue()
+    return text.getvalue(), figure
+
+
+def mark(name: str, *artists: Artist) -> None:
+    """Give artists a name that `inline` turns into a class, so that a script finds them."""
+    for place, artist in enumerate(artists):
+        artist.set_gid(f"mark-{name}-{place}")
 
 
 def inline(svg: str, prefix: str, label: str) -> Markup:
@@ -73,8 +105,11 @@ def inline(svg: str, prefix: str, label: str) -> Markup:
     ids = {old: f"{prefix}-{place}" for place, old in enumerate(sorted(used))}
     for element in root.iter():
         element.tag = element.tag.removeprefix(_SVG)
-        if "id" in element.attrib and (old := element.attrib.pop("id")) in ids:
+        old = element.attrib.pop("id", "")
+        if old in ids:
             element.set("id", ids[old])
+        elif marked := re.fullmatch(r"mark-(.+)-\d+", old):
+            element.set("class", marked[1])
         if _HREF in element.attrib:
             target = element.attrib.pop(_HREF)
             element.set("href", "#" + ids[target[1:]] if target.startswith("#") else target)

@@ -43,8 +43,10 @@ def text_of(cell: Cell) -> str:
     """Return a cell as people read it: rounded, on one line."""
     if cell.text or cell.value is None:
         return _line(cell.text or "-")
-    text = f"{cell.value:.1f}" if isinstance(cell.value, float) else _line(str(cell.value))
-    return f"+{text}" if cell.signed and not text.startswith("-") else text
+    digits = "+.1f" if cell.signed else ".1f"
+    if isinstance(cell.value, Estimate):
+        return cell.value.text(digits)
+    return f"{cell.value:{digits}}" if isinstance(cell.value, float) else _line(str(cell.value))
 
 
 def _line(text: str) -> str:
@@ -83,11 +85,13 @@ def _latex(table: ResultTable) -> str:
     def row(cells: list[str]) -> str:
         return " & ".join(cells) + r" \\"
 
-    def cell(each: Cell, bold: bool) -> str:
+    def cell(each: Cell, apart: bool) -> str:
         escaped = _in_latex(text_of(each))
         if not isinstance(each.value, str | None):
             escaped = escaped.replace("-", "$-$")  # a minus, not a hyphen
-        return rf"\textbf{{{escaped}}}" if bold else escaped
+        if apart:
+            return rf"\textit{{{escaped}}}"  # as in reports: bold is the best mean
+        return rf"\textbf{{{escaped}}}" if each.best else escaped
 
     lines = [
         r"% \usepackage{booktabs}",

@@ -15,17 +15,19 @@ from evenkeel.results.measures import Measure
 from evenkeel.results.records import bound_of, is_rar
 from evenkeel.results.run_files import Results
 
+ENOUGH = 3  # runs for an interval: Student's t of two is so wide that it says nothing
 Spread = TypeVar("Spread", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over runs and half of its 95% interval; a single run has no interval."""
+    """A mean over runs and half of its 95% interval, or the values if they are too few for an interval."""
 
     mean: float
     half: float | None
     n: int
     missing: int = 0  # finished runs that have no value
+    values: tuple[float, ...] = ()  # of fewer runs than ENOUGH
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> "Estimate | None":
@@ -33,10 +35,19 @@ class Estimate:
         n = len(known)
         if n == 0:
             return None
-        return cls(fmean(known), half_interval(stdev(known), n) if n > 1 else None, n, len(values) - n)
+        if n < ENOUGH:
+            return cls(fmean(known), None, n, len(values) - n, tuple(known))
+        return cls(fmean(known), half_interval(stdev(known), n), n, len(values) - n)
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f}" if self.half is None else f"{self.mean:.1f} ± {self.half:.1f}"
+        return self.text()
+
+    def text(self, format: str = ".1f") -> str:
+        """Return '52.1 ± 1.3', or '52.1 (51.4, 52.8)' for two runs, with numbers in this format."""
+        mean = f"{self.mean:{format}}"
+        if self.half is not None:
+            return f"{mean} ± {self.half:{format.lstrip('+')}}"
+        return f"{mean} ({', '.join(f'{value:{format}}' for value in self.values)})" if len(self.values) > 1 else mean
 
 
 def half_interval(spread: Spread, n: int) -> Spread:

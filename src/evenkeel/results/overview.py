@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evenkeel.results.groups import Group, benchmark, gain, groups, key_of, paired, pairs, seeds_text
+from evenkeel.results.groups import ENOUGH, Group, benchmark, gain, groups, key_of, paired, pairs, seeds_text
 from evenkeel.results.measures import HEADLINE, MEASURES, Measure
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -66,5 +66,6 @@ def change_label(label: str, change: str) -> Cell:
 
 def _title(grouped: Sequence[Group]) -> str:
     seeds = [len(group.runs) for group in grouped]
-    interval = ", mean ± half of the 95% interval" if max(seeds) > 1 else ""
-    return f"In percent, {seeds_text(seeds, to='-')}{interval}"
+    shown = ["mean ± half of the 95% interval"] if max(seeds) >= ENOUGH else []
+    shown += ["mean (both values)" if max(seeds) < ENOUGH else "of two seeds (both values)"] if 2 in seeds else []
+    return ", ".join(["In percent", seeds_text(seeds, to="-"), *shown])

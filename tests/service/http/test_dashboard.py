@@ -4,6 +4,7 @@ import base64
 import re
 import shutil
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,23 @@ def test_charts(browser: "Browser", pets: Served) -> None:
     visit.reads("#accuracy-chart .when", re.compile(r"^\d\d:\d\d:\d\d, \d+ learned"))
     visit.page.select_option("#across", "learned")
     assert visit.page.locator("#rate-chart svg text").count() >= 3
+    visit.end()
+
+
+def test_charts_are_saved_by_the_script_of_reports(browser: "Browser", pets: Served) -> None:
+    """The policy of the page allows it; the picture is complete without the page's styles."""
+    visit = Visit(browser, pets, scheme="dark")
+    visit.reads("#accuracy-chart .when", re.compile("^latest"))
+    saved = {}
+    for kind in ("SVG", "CSV"):
+        with visit.page.expect_download() as waiting:
+            visit.page.get_by_role("button", name=f"Save Accuracy as {kind}").click()
+        saved[waiting.value.suggested_filename] = Path(waiting.value.path()).read_text()
+    assert saved["accuracy.csv"].startswith("time,Answers,Before learning\n")
+    assert "#c24f00" in saved["accuracy.svg"]
+    assert "var(" not in saved["accuracy.svg"]
+    script = visit.page.evaluate("fetch('pages/charts.js').then(answer => answer.text())")
+    assert script == (files("evenkeel.report") / "charts.js").read_text(encoding="utf-8")
     visit.end()
 
 

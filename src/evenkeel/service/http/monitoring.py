@@ -13,7 +13,8 @@ from evenkeel.service.http.service_status import status
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 
-PAGES = {"dashboard.css": "text/css", **dict.fromkeys(("dashboard.js", "charts.js", "words.js"), "text/javascript")}
+SCRIPTS = ("dashboard.js", "charts.js", "live_chart.js", "words.js")
+PAGES = {"dashboard.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'"
 
 
@@ -57,7 +58,8 @@ def add_pages(app: FastAPI) -> None:
     """Add the pages of the dashboard, whose files are read once: no request path ever touches the file system."""
     folder = files("evenkeel.service.http") / "pages"
     page = (folder / "dashboard.html").read_bytes()
-    parts = {name: (folder / name).read_bytes() for name in PAGES}
+    charts = files("evenkeel.report") / "charts.js"  # which reports and dashboards share
+    parts = {name: (charts if name == charts.name else folder / name).read_bytes() for name in PAGES}
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 
     @app.get("/", dependencies=[OPEN], include_in_schema=False)

@@ -1,7 +1,8 @@
 // The dashboard of a service.
 
-import { Chart } from "./charts.js";
-import { $, make, draw, number, short, percent, rate, counted, shown, bytes, duration, clock } from "./words.js";
+import { make, draw, number, short } from "./charts.js";
+import { LiveChart } from "./live_chart.js";
+import { $, percent, rate, counted, shown, bytes, duration, clock, timeTicks } from "./words.js";
 
 const STATUS_SECONDS = 2;
 const HISTORY_SECONDS = 5;
@@ -70,15 +71,17 @@ const testedLine = { field: "accuracy", name: "Before learning", look: "second" 
 const biasLine = { field: "recency_bias", name: "Bias", look: "first" };
 const noBias = "Nothing yet: there are no older classes";
 const charts = [
-  new Chart("accuracy-chart", [answeredLine, testedLine], percent, { isPercent: true }),
-  new Chart("bias-chart", [biasLine], percent, { isPercent: true, fromZero: true, nothing: noBias }),
-  new Chart("queue-chart", [{ field: "queue", name: "Waiting", look: "first" }], number, { fromZero: true }),
-  new Chart("rate-chart", [{ field: "rate", name: "Examples/s", look: "first" }], rate, { fromZero: true }),
+  new LiveChart($("accuracy-chart"), [answeredLine, testedLine], percent, { isPercent: true }),
+  new LiveChart($("bias-chart"), [biasLine], percent, { isPercent: true, fromZero: true, nothing: noBias }),
+  new LiveChart($("queue-chart"), [{ field: "queue", name: "Waiting", look: "first" }], number, { fromZero: true }),
+  new LiveChart($("rate-chart"), [{ field: "rate", name: "Examples/s", look: "first" }], rate, { fromZero: true }),
 ];
 let points = [];
 
 function showHistory() {
-  for (const chart of charts) chart.show(points, $("across").value);
+  const field = $("across").value;
+  const title = ({ time, learned }, isLatest) => `${isLatest ? "latest" : clock(time)}, ${number(learned)} learned`;
+  for (const chart of charts) chart.update(points, { field, title, ticks: field === "time" && timeTicks });
 }
 
 async function refreshHistory() {

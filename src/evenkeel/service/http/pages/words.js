@@ -1,20 +1,8 @@
-// Elements and numbers. Labels come from clients: they only ever enter the page as text, never as HTML.
+// Elements by id, and numbers as people read them.
+
+import { number } from "./charts.js";
 
 export const $ = (id) => document.getElementById(id);
-
-export function filled(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children); // text stays text
-  return element;
-}
-export const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
-export const draw = (tag, attributes = {}, ...children) =>
-  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-// Numbers as people read them
-
-export const number = (value, digits = 0) => value?.toLocaleString("en", { maximumFractionDigits: digits }) ?? "–";
-export const short = (value) => value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 2 });
 export const percent = (value) => (value == null ? "–" : `${value.toFixed(1)} %`);
 export const rate = (value) => number(value, value < 10 ? 1 : 0);
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
@@ -38,4 +26,15 @@ export function clock(seconds, step = 1) {
   const minute = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
   const style = step >= 86400 ? day : step >= 60 ? minute : { ...minute, second: "2-digit" };
   return new Date(seconds * 1000).toLocaleString("en-GB", style);
+}
+
+export function timeTicks(low, high, count) {
+  const minutes = [1, 2, 5, 10, 15, 30].map((each) => each * 60);
+  const hours = [1, 2, 3, 6, 12, 24, 48, 168, 720, 2160, 8760].map((each) => each * 3600);
+  const steps = [1, 2, 5, 10, 15, 30, ...minutes, ...hours];
+  const step = steps.find((each) => each * count >= high - low) ?? steps.at(-1);
+  const zone = new Date(low * 1000).getTimezoneOffset() * 60; // midnight here, not in Greenwich
+  const ticks = [];
+  for (let at = Math.ceil((low - zone) / step) * step + zone; at <= high; at += step) ticks.push([at, clock(at, step)]);
+  return ticks;
 }

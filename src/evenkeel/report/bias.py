@@ -1,0 +1,110 @@
+"""The sections of a report about tilt: predictions by task, recency bias along the stream, forgetting by class."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evenkeel.report.charts import BANDS, BARS, class_order, have_whiskers, heights_of, line_charts, lines_of
+from evenkeel.report.elements import Chart, Charts, Note, Section
+from evenkeel.report.figures import Heights, by_name
+from evenkeel.report.scene import Array, Scene
+from evenkeel.results import measures
+from evenkeel.results.records import Tested
+from evenkeel.results.run_files import Results
+
+
+def tilt(scene: Scene) -> Charts | None:
+    """Show on which tasks the predictions fall at the end, next to the fair shares; None if that is unknown."""
+    tests = [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
+    heights = heights_of(scene, scene.by_task(predicted_share)) if tests and scene.tasks > 1 else {}
+    if not heights:
+        return None
+    fair = fair_shares(scene, tests)
+    picture = by_name(
+        scene, heights, scene.task_ticks, xlabel="task", ylabel="predictions (%)", fair=fair, highest=102.0
+    )
+    if "cells" in picture.values:
+        marks = "the last row has the true shares. Red: more than fair, darkest from twice the fair share; blue: less."
+    else:
+        marks = f"the long marks are the true shares of the tasks. {BARS if have_whiskers(heights) else ''}"
+    caption = (
+        "Share of the test samples predicted as each task's classes, after the whole stream. Even keel: every task "
+        f"gets its fair share; a last task far above it shows recency bias. Here {marks}"
+    )
+    return Charts(caption, [Chart("Share of predictions by task", picture)])
+
+
+def recency(scene: Scene) -> Section | None:
+    """Show the tilt toward the newest task along the stream, and its size at the end."""
+    if scene.tasks == 1:
+        return None
+    title = "Recency bias"
+    tests = [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
+    if tests and not tests[0].predicted:
+        return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
+    fair = fair_shares(scene, tests)
+
+    def excess(run: Results) -> dict[int, float]:
+        points = run.anytime or run.finished_tasks
+        return {
+            p.step: p.predicted[p.task] - 100 * fair[p.task] / fair[: p.task + 1].sum() for p in points if p.predicted
+        }
+
+    lines = lines_of(scene, excess)
+    if not lines:
+        return None
+    caption = (
+        "How much more of the predictions fall on the newest task than its share of the test samples seen so far, in "
+        f"points, along the stream: 0 is fair. {BANDS.replace(', cut off at 0 and 100', '')}"
+    )
+    charts = line_charts(scene, "Recency bias over the stream", lines, "share above fair (points)", level=0)
+    ends = heights_of(scene, scene.by_task(predicted_share))
+    last = "; ".join(f"{label} {each.mean[-1]:.1f}%" for label, each in ends.items())
+    sentence = Note(f"Predicted as the last task at the end, whose fair share is {fair[-1]:.1f}%: {last}.")
+    return Section(title, [replace(charts, caption=caption), *([sentence] if last else [])])
+
+
+def predicted_share(run: Results, task: int) -> float | None:
+    """Return the percent of predictions that fall on this task in the last test, if they fall on tasks."""
+    return run.finished_tasks[-1].predicted[task] if run.finished_tasks and run.finished_tasks[-1].predicted else None
+
+
+def fair_shares(scene: Scene, tests: Sequence[Tested]) -> Array:
+    """Return each task's share of the test samples in percent; equal shares if the tasks of classes are unknown."""
+    confusion = tests[0].confusion if tests else []
+    counts = np.array(confusion, dtype=np.float64).sum(axis=-1) if confusion else np.zeros(0)
+    if scene.task_classes is None or not counts.sum():
+        return np.full(scene.tasks, 100 / scene.tasks)
+    return np.array([100 * counts[task].sum() / counts.sum() for task in scene.task_classes])
+
+
+def class_forgetting(scene: Scene) -> Section | None:
+    """Show how much of the best recall of each class is lost at the end."""
+    by_class = measures.by_task(_class_names(scene), _class_loss)
+    heights = heights_of(scene, by_class) if scene.tasks > 1 else {}
+    heights = {label: each for label, each in heights.items() if len(each.mean) == len(by_class)}
+    if not heights:
+        return None
+    order = class_order(scene, len(by_class))
+    ordered = {label: Heights(each.mean[order], each.half[order]) for label, each in heights.items()}
+    names = [_class_names(scene)[place] for place in order]
+    picture = by_name(scene, ordered, names, xlabel="class", ylabel="recall lost (points)", centre=0.0)
+    caption = (
+        "Forgetting of each class: its best recall at the end of any task minus its recall at the end, in points, mean "
+        "over seeds; below 0 it is best at the end. Classes are in the order of their tasks if all runs share it. "
+        f"{BARS.split(',', maxsplit=1)[0] + '.' if 'cells' not in picture.values and have_whiskers(ordered) else ''}"
+    )
+    return Section("Forgetting by class", [Charts(caption, [Chart("Forgetting by class", picture)])])
+
+
+def _class_loss(run: Results, label: int) -> float | None:
+    recalls = [test.recall[label] for test in run.finished_tasks if len(test.recall) > label]
+    return max(recalls[:-1]) - recalls[-1] if len(recalls) > 1 else None
+
+
+def _class_names(scene: Scene) -> list[str]:
+    """Return the names of the classes, or their numbers if the names are too many for an axis or unknown."""
+    tests = [test for run in scene.runs for test in run.finished_tasks]
+    count = len(tests[-1].recall) if tests else 0
+    return scene.class_names if len(scene.class_names) == count <= 20 else [str(label) for label in range(count)]

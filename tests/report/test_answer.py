@@ -1,0 +1,146 @@
+"""The first screen: one sentence, the tilt and the gain; and the figures about forgetting and bias."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evenkeel.report import bias
+from evenkeel.report.answer import answer, findings
+from evenkeel.report.elements import BigNumber, Charts
+from evenkeel.report.page import write_report
+from evenkeel.report.scene import Scene
+from evenkeel.report.sections import accuracy_curves
+from evenkeel.results.groups import gain, paired
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.run_files import Results
+from tests.helpers.runs import make_run, make_runs
+
+
+def _values(charts: object) -> dict[str, Any]:
+    assert isinstance(charts, Charts)
+    return dict(charts.charts[0].picture.values)
+
+
+def _with_acc(run: Results, acc: float) -> Results:
+    return replace(run, tested=[*run.tested[:-1], replace(run.tested[-1], accuracy=[acc] * len(run.started.tasks))])
+
+
+def _grid(*changes: list[float]) -> list[Results]:
+    """Return ER with memories of several sizes, without and with CBA, which changes ACC by so much for each seed."""
+    runs = []
+    for size, each in enumerate(changes):
+        memory = {"capacity": 100 * (size + 1), "policy": "reservoir"}
+        for seed, change in enumerate(each):
+            runs.append(_with_acc(make_run(seed=seed, memory=memory), 50.0))
+            adapted = make_run("ER + CBA", seed=seed, memory=memory, adaptor=True, method={"name": "ER"})
+            runs.append(_with_acc(adapted, 50.0 + change))
+    return runs
+
+
+def test_the_first_screen_has_the_tilt_and_the_gain() -> None:
+    runs = make_runs(3, ["ER"])
+    scene = Scene(runs)
+    tilt, number = answer(scene)
+    values = _values(tilt)
+    assert [line["name"] for line in values["lines"]] == ["ER", "ER + CBA", "fair share"]
+    expected = np.mean([run.tested[-1].predicted for run in runs[:3]], axis=0)
+    assert values["lines"][0]["mean"] == pytest.approx(expected.tolist(), rel=1e-3)
+    assert sum(values["lines"][2]["mean"]) == pytest.approx(100, abs=0.1)
+    assert isinstance(number, BigNumber)
+    found = gain(MEASURES["acc"], paired(*scene.pairs[0]))
+    assert found is not None
+    assert number.value == f"{found.mean:+.1f} ± {found.half:.1f}"
+    assert f"ACC by {number.value}" in findings(scene, scene.headline)[0]  # the sentence and the number agree
+
+
+def test_two_seeds_show_their_values_and_no_verdict() -> None:
+    scene = Scene(_grid([1.0, 4.0]))
+    (sentence,) = findings(scene, [MEASURES["acc"]])
+    assert sentence.startswith("CBA changed ACC by +2.5 (+1.0, +4.0) for ER")
+    assert sentence.endswith("(2 seeds); two seeds cannot show whether this is significant.")
+    assert isinstance(number := answer(scene)[-1], BigNumber)
+    assert (number.value, number.about.split("; ")[-1]) == ("+2.5 (+1.0, +4.0)", "2 seeds, no interval")
+
+
+def test_several_settings_have_one_sentence_and_one_picture() -> None:
+    scene = Scene(_grid([5.0, 5.5, 6.0], [-8.0, -8.1, -8.2], [1.0, -2.0, 3.0], [9.0]))
+    assert findings(scene, scene.headline) == [
+        "CBA changed ACC by \u22128.1 to +9.0 in 4 comparisons: significantly better in 1, significantly worse in 1, "
+        "no significant change in 1, too few seeds to tell in 1 (paired t-tests at 5% with Holm's correction)."
+    ]
+    values = _values(answer(scene)[-1])
+    assert values["lines"][0]["mean"] == pytest.approx([5.5, -8.1, 2 / 3, 9.0], rel=1e-3)
+    assert values["lines"][0]["low"][3] is None
+    assert all("memory.capacity" in name for name in values["names"])
+
+
+def test_many_comparisons_are_corrected_for_their_number() -> None:
+    """A gain that is significant alone (p = 0.03) is not among ten."""
+    lucky = [1.0, 2.0, 1.5]
+    alone, among = Scene(_grid(lucky)), Scene(_grid(lucky, *[[1.0, -1.0, 0.1]] * 9))
+    assert "ACC got better" in findings(alone, [MEASURES["acc"]])[0]
+    assert "no significant change in all" in findings(among, [MEASURES["acc"]])[0]
+
+
+def test_many_methods_are_small_multiples_and_a_matrix_of_tilts() -> None:
+    names = [f"method {letter}" for letter in "abcde"]
+    scene = Scene(make_runs(1, names, diagnostics=False))
+    section = accuracy_curves(scene)
+    assert section is not None
+    curves = section.parts[0]
+    assert isinstance(curves, Charts)
+    assert [chart.title for chart in curves.charts] == names
+    drawn = [[line["name"] for line in chart.picture.values["lines"]] for chart in curves.charts]
+    assert drawn == [[name, f"{name} + CBA"] for name in names]
+    assert len({tuple(chart.picture.values["y"]) for chart in curves.charts}) == 1  # they can be compared
+    tilt = _values(bias.tilt(scene))
+    assert len(tilt["row_names"]) == len(tilt["cells"]) == 11
+    assert tilt["row_names"][-1] == "fair share"
+
+
+def test_forgetting_by_class_averages_to_the_measure() -> None:
+    runs = make_runs(2, ["ER"])
+    section = bias.class_forgetting(Scene(runs))
+    assert section is not None
+    for line, mine in zip(_values(section.parts[0])["lines"], (runs[:2], runs[2:]), strict=True):
+        expected = np.mean([MEASURES["fm_classes"].of(run) for run in mine])
+        assert np.mean(line["mean"]) == pytest.approx(expected, rel=1e-3)
+
+
+def test_recency_bias_along_the_stream_is_the_share_above_fair() -> None:
+    run = make_run()
+    even = [replace(point, predicted=[20.0] * 5) for point in run.anytime]
+    section = bias.recency(Scene([replace(run, anytime=even)]))
+    assert section is not None
+    values = _values(section.parts[0])
+    counts = np.array(run.tested[-1].confusion).sum(axis=1).reshape(5, 2).sum(axis=1)
+    tasks = [point.task for point in run.anytime]
+    expected = [20 - 100 * counts[task] / counts[: task + 1].sum() for task in tasks]
+    assert values["lines"][0]["mean"] == pytest.approx(expected, abs=1e-2)
+
+
+def test_a_run_without_a_curve_has_recency_bias_at_the_ends_of_tasks() -> None:
+    section = bias.recency(Scene([replace(make_run(), anytime=[])]))
+    assert section is not None
+    assert _values(section.parts[0])["at"] == [40, 80, 120, 160, 200]
+
+
+def test_long_settings_are_folded(tmp_path: Path) -> None:
+    """Two hundred names neither fill the first screen nor the title."""
+    names = [f"a name of class {place}" for place in range(200)]
+    runs = [make_run(classes=200, class_names=names, diagnostics=False, steps=8) for _ in range(2)]
+    for run, order in zip(runs, (names, names[::-1]), strict=True):
+        scenario = {"name": "disjoint", "tasks": 5, "order": order}
+        run.started.config["scenario"] = scenario  # type: ignore[index]
+    write_report(runs, tmp_path / "report.html")
+    html = unescape((tmp_path / "report.html").read_text())
+    assert all(len(title) < 200 for title in re.findall(r"<h2[^>]*>(.*?)</h2>", html))
+    folded = re.findall(r"<summary>(.*?)</summary>(.*?)</details>", html, re.S)
+    long = [(summary, text) for summary, text in folded if names[77] in text and "<" not in text]
+    assert len(long) == 2
+    assert all(len(summary) < 200 for summary, _ in long)
