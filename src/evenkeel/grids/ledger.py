@@ -31,6 +31,7 @@ from evenkeel.results.run_files import PACKED, Results, last_record, packed, rec
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
 FAILURES = "failures.jsonl"
+PACKING = ".packing"  # the end of the name of a folder whose run has just been packed
 KEY = re.compile("[0-9a-f]{16}")
 DIGITS = 8  # of a run's key in the name of its packed file
 RECENT = 10**9  # ns: a folder that changed just now may change again without a later time stamp
@@ -180,6 +181,8 @@ class Ledger:
         Records, configs and times stay whole; the learners are deleted.
         """
         freed = 0
+        for left in self.path.glob(f".*{PACKING}"):  # by a process that was killed
+            shutil.rmtree(left)
         for entry in self.entries():
             folder = self.folder(entry.key)
             if not folder.is_dir():
@@ -190,7 +193,8 @@ class Ledger:
                     target = self.path / self._packed_name(entry.key, started_of(folder))
                     write_whole(target, packed(folder, entry.key))
                     freed += sum(each.stat().st_size for each in folder.iterdir()) - target.stat().st_size
-                    shutil.rmtree(folder)
+                    # A folder counts before a packed file, so it must go at once, not file by file.
+                    shutil.rmtree(folder.replace(self.path / f".{entry.key}{PACKING}"))
         return freed
 
     def _packed_name(self, key: str, started: Started) -> str:
