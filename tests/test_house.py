@@ -124,6 +124,12 @@ def test_test_files_are_short_modules_that_import_no_other_test() -> None:
         assert (path.parent / "__init__.py").exists(), path
 
 
+def test_what_only_test_all_runs_is_listed(has_slow: dict[str, bool]) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = {f"tests/{name}" for name in re.findall(r"^\| `([\w/]+\.py)` \|", text, re.M)}
+    assert listed & has_slow.keys() == {file for file, slow in has_slow.items() if slow}
+
+
 def test_tests_mirror_the_rooms() -> None:
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == ROOMS | {"compatibility", "helpers"}

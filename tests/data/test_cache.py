@@ -211,7 +211,7 @@ def test_a_killed_process_leaves_nothing_that_is_used(home: Path, progress: Prog
 
 def test_two_processes_may_decode_at_once(home: Path, progress: ProgressLog) -> None:
     processes = [start(home, pause=0.3) for _ in range(2)]
-    digests = {process.communicate(timeout=60)[0].splitlines()[-1] for process in processes}
+    digests = {process.communicate(timeout=300)[0].splitlines()[-1] for process in processes}
     assert digests == {load(home, progress).digest}
     assert progress == []
     assert list(cache.decoded_home().iterdir()) == [only_entry()]

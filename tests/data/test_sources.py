@@ -1,7 +1,6 @@
 """The known sets in the layouts they come in, and the places where they are looked for."""
 
 import inspect
-import time
 from pathlib import Path
 
 import numpy as np
@@ -228,10 +227,8 @@ def test_the_real_cifar10_is_read_and_cached(real_data: Path, progress: Progress
     assert np.allclose(np.sqrt(share @ values**2 - mean**2), [0.2470, 0.2435, 0.2616], atol=5e-5)
 
     progress.clear()
-    start = time.perf_counter()
     again = SOURCES["cifar10"](real_data, progress=progress)
-    assert time.perf_counter() - start < 1.0
-    assert progress == []
+    assert progress == []  # nothing was decoded again
     assert again.digest == data.digest
     assert [(entry.name, entry.train, entry.test) for entry in cache.entries()] == [("cifar10", 50_000, 10_000)]
     assert cache.clear() > 184_000_000

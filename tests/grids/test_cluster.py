@@ -53,7 +53,7 @@ class StandIn:
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     stand_in = StandIn()
-    monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
     return stand_in
 
 

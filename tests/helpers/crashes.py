@@ -32,7 +32,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.service.http.server import listen, run
 from evenkeel.service.service import Service
 from evenkeel.service.store.model_folder import ModelFolder
-from tests.helpers.processes import LONG, fork_server
+from tests.helpers.processes import LONG, fork_server, wait_for
 
 FEATURES, CLASSES, BATCH = 12, 6, 16
 SETTINGS = [f"input.features={FEATURES}", "net.hidden=[32]", "memory.capacity=100", f"batches.size={BATCH}"]
@@ -166,7 +166,8 @@ def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
             service = processes.Process(target=serve, args=(str(folder), port))
             service.start()
     wait_ready(load.url, service)
-    time.sleep(1)
+    known = len(load.acknowledged), len(load.labelled)
+    wait_for(lambda: len(load.acknowledged) > known[0] and len(load.labelled) > known[1])
     load.stopping.set()
     for thread in threads:
         thread.join()

@@ -275,7 +275,7 @@ def test_another_process_needs_only_torch_and_exporting_changes_nothing(tmp_path
     torch.save(batches, tmp_path / "given")
     paths = [str(tmp_path / name) for name in ("model.pt2", "given", "answer")]
     python = [sys.executable, "-I", "-c", ALONE, *paths]
-    subprocess.run(python, check=True, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120)
+    subprocess.run(python, check=True, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
     found = torch.load(tmp_path / "answer")
     for answer, batch in zip(found["answers"], batches, strict=True):
         assert_answers(learner, answer["probabilities"].numpy(), answer["index"].numpy(), batch)

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from evenkeel import cli
+from tests.helpers.processes import wait_for
 from tests.helpers.serving import VECTORS, Served, encoded, text
 
 PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
@@ -302,11 +302,10 @@ def value(family: Metric) -> float:
 
 def test_the_history_grows_with_what_is_learned(vectors: Served) -> None:
     vectors.post("/v1/learn", example(6, "a"))
-    status, deadline = vectors.settled(), time.monotonic() + 30
+    status = vectors.settled()
+    learned = counted(status)["learned"]
+    wait_for(lambda: vectors.get("/v1/history")["points"][-1]["learned"] >= learned)  # points are some seconds apart
     points = vectors.get("/v1/history")["points"]
-    while points[-1]["learned"] < counted(status)["learned"] and time.monotonic() < deadline:
-        time.sleep(0.1)  # points are a few seconds apart
-        points = vectors.get("/v1/history")["points"]
     assert [point["learned"] for point in points] == sorted(point["learned"] for point in points)
     assert points[-1]["learned"] == counted(status)["learned"]
     assert {"time", "accuracy", "answered", "recency_bias", "queue", "rate"} <= points[-1].keys()

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.crashes import compare, disturb
 
-KILLS = 3
 
-
-def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(tmp_path: Path) -> None:
-    load, _ = disturb(tmp_path / "model", KILLS, seed=1)
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(kills: int, tmp_path: Path) -> None:
+    load, _ = disturb(tmp_path / "model", kills, seed=1)
     assert load.acknowledged
     assert load.labelled
-    assert compare(tmp_path / "model", load) > KILLS
+    assert compare(tmp_path / "model", load) > kills

@@ -35,7 +35,7 @@ def learner_of(service: Service) -> Learner:
 def killed(service: Service) -> int:
     """Kill the learner's process, and return its id."""
     assert service.supervisor is not None
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while service.supervisor.process is None or service.supervisor.report.recovering:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -72,7 +72,7 @@ def test_a_service_can_be_stopped_while_its_learner_is_being_restarted(service: 
     killed(service)
     begun = time.monotonic()
     service.close()
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 300
     assert service.supervisor is not None
     assert not service.supervisor.alive
 
@@ -94,11 +94,11 @@ def test_a_program_that_forgets_to_close_its_service_still_ends(tmp_path: Path) 
     script = tmp_path / "program.py"
     script.write_text(ABANDONING)
     command = [sys.executable, str(script), str(tmp_path / "model"), *VECTORS]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 1
     assert "nobody closes it" in ended.stderr
     learner = Path(f"/proc/{int(ended.stdout)}")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while learner.exists():  # its parent, the fork server, may not have noticed yet
         assert time.monotonic() < deadline
         time.sleep(0.05)
