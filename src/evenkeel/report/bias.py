@@ -86,21 +86,32 @@ def class_forgetting(scene: Scene) -> Section | None:
     heights = {label: each for label, each in heights.items() if len(each.mean) == len(by_class)}
     if not heights:
         return None
-    order = class_order(scene, len(by_class))
+    order = [label for label in class_order(scene, len(by_class)) if _was_learned(scene, label)]
+    if not order:
+        return None
     ordered = {label: Heights(each.mean[order], each.half[order]) for label, each in heights.items()}
     names = [_class_names(scene)[place] for place in order]
     picture = by_name(scene, ordered, names, xlabel="class", ylabel="recall lost (points)", centre=0.0)
     caption = (
         "Forgetting of each class: its best recall at the end of any task minus its recall at the end, in points, mean "
-        "over seeds; below 0 it is best at the end. Classes are in the order of their tasks if all runs share it. "
+        "over seeds; below 0 it is best at the end. Classes are in the order of their tasks if all runs share "
+        "it; those that no test before the last recognised are left out. "
         f"{BARS.split(',', maxsplit=1)[0] + '.' if 'cells' not in picture.values and have_whiskers(ordered) else ''}"
     )
     return Section("Forgetting by class", [Charts(caption, [Chart("Forgetting by class", picture)])])
 
 
 def _class_loss(run: Results, label: int) -> float | None:
+    """Return the best recall before the last test minus that of the last; a class that had none has lost none."""
     recalls = [test.recall[label] for test in run.finished_tasks if len(test.recall) > label]
-    return max(recalls[:-1]) - recalls[-1] if len(recalls) > 1 else None
+    if len(recalls) < 2:
+        return None
+    return max(recalls[:-1]) - recalls[-1] if any(recalls[:-1]) else 0.0
+
+
+def _was_learned(scene: Scene, label: int) -> bool:
+    """Return whether any test before the last recognised a class: those of the last task had nothing to lose."""
+    return any(test.recall[label] for run in scene.runs for test in run.finished_tasks[:-1] if len(test.recall) > label)
 
 
 def _class_names(scene: Scene) -> list[str]:
