@@ -70,12 +70,12 @@ class Step:
 
     @torch.no_grad()
     def _before(self) -> Before:
-        """Return the running statistics, what a method's `before_step` may write to, and the adaptor's state.
+        """Return the running statistics, what a method's `before_step` and `recall` may write to, the adaptor's state.
 
-        A method may write to the head and to its own buffers.
+        A method may write to the head and to its buffers, among them the running statistics of its teachers.
         """
-        mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
-        tensors = [(tensor, tensor.clone()) for tensor in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+        written = (*self.net.buffers(), *self.net.head.parameters(), *self.method.buffers())
+        tensors = [(tensor, tensor.clone()) for tensor in written]
         return Before(tensors, None if self.adaptor is None else self.adaptor.backup())
 
     @torch.no_grad()
