@@ -53,6 +53,7 @@ class CLSER(Method):
         self.p_stable, self.alpha_stable = p_stable, alpha_stable
         self.p_plastic, self.alpha_plastic = p_plastic, alpha_plastic
         self.predictor = predictor
+        self.no_average = "" if predictor == "working" else f"it predicts with an average of its own, {predictor!r}"
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
