@@ -36,6 +36,7 @@ NETS: dict[str, tuple[Callable[[], ek.Net], int]] = {  # how to create it, round
     "ResNet-18 full": (partial(ek.resnet18, classes=CLASSES, width=64), 5),
 }
 METHODS: dict[str, Callable[[], ek.Method]] = {"ER": ek.ER, "DER++": ek.DERpp, "CLS-ER": ek.CLSER}
+AVERAGED = ("ER", "DER++")  # also with averaged weights
 COMPARED = ("er_ace", "ss_il", "icarl", "lucir", "bic", "finetune")  # with ER alone, in their second task
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2615)
 Block = Callable[[], None]
@@ -68,9 +69,24 @@ def bare(make: Callable[[], ek.Net], groups: int, layout: torch.memory_format | 
     return block
 
 
-def learning(make: Callable[[], ek.Net], method: ek.Method, adaptor: ek.Adaptor | None) -> Block:
+def learning(
+    make: Callable[[], ek.Net],
+    method: ek.Method,
+    adaptor: ek.Adaptor | None,
+    *,
+    average: float | None = None,
+    distill: float = 0.0,
+) -> Block:
     learner = ek.Learner(
-        make(), method, adaptor=adaptor, memory=MEMORY, augment=ek.CropFlip(), normalize=(MEAN, STD), classes=range(10)
+        make(),
+        method,
+        adaptor=adaptor,
+        memory=MEMORY,
+        augment=ek.CropFlip(),
+        normalize=(MEAN, STD),
+        classes=range(10),
+        average=average,
+        distill=distill,
     )
     x, y = images(MEMORY, seed=0)  # the memory starts full, with every column that the method stores
     stored = method.remember(blank_view(y, corrected=isinstance(adaptor, ek.CBA)))
@@ -130,6 +146,12 @@ def rows(make: Callable[[], ek.Net], methods: list[str]) -> dict[str, tuple[str,
         blocks[f"{name} + Prior"] = (name, learning(make, METHODS[name](), ek.Prior()))
         blocks[f"{name} + CBA, every 5th"] = (name, learning(make, METHODS[name](), cba(5)))
         blocks[f"{name} + CBA, every step"] = (name, learning(make, METHODS[name](), cba(1)))
+        if name in AVERAGED:
+            blocks[f"{name}, averaged weights"] = (name, learning(make, METHODS[name](), None, average=0.99))
+            blocks[f"{name}, averaged weights, distilled"] = (
+                name,
+                learning(make, METHODS[name](), None, average=0.99, distill=5.5),
+            )
     return blocks
 
 

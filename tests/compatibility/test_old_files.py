@@ -35,6 +35,11 @@ RESULTS = Path(__file__).parents[2] / "results"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
 # Another processor may round the last bit of a float differently; only then numbers are compared with a tolerance.
 SAME_BITS = arithmetic() == EXPECTED["arithmetic"]
+REPAIRED = ("clser", "rar-clser")  # version 0.1 normalised CLS-ER's averages wrongly: they continue with the right rule
+UNTOUCHED = re.compile("/memory/|/streams/|/method/updates")  # what does not depend on the averages
+CHANGED = {
+    "er_ace": {"task_free": False}
+}  # presets that were not as the paper's code: it masks from the second task on
 NO_EVALUATION = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
 LATER = ("learning_within",)  # measures that came after version 0.1
 DIGITS = {
@@ -104,8 +109,14 @@ def versions_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_checkpoint_continues_bit_for_bit(name: str) -> None:
     learner = ek.Learner.load(OLD / "checkpoints" / f"{name}.ek")
     expected = EXPECTED["checkpoints"][name]
-    require_equal(learn(learner, STREAM[CUT:], CUT), expected["records"])
-    require_state(learner, {_path_now(path): each for path, each in expected["digests"].items()})
+    records, kept = learn(learner, STREAM[CUT:], CUT), expected["records"]
+    digests_kept = {_path_now(path): each for path, each in expected["digests"].items()}
+    if name in REPAIRED:
+        records, kept = ([{**each, "loss": None} for each in side] for side in (records, kept))
+        digests_kept = {path: each for path, each in digests_kept.items() if UNTOUCHED.search(path)}
+        assert digests_kept
+    require_equal(records, kept)
+    require_state(learner, digests_kept)
 
 
 def _path_now(path: str) -> str:
@@ -204,7 +215,8 @@ def test_the_keys_of_all_committed_runs_are_unchanged() -> None:
 def test_every_preset_gives_the_same_config_as_before() -> None:
     for line in unpacked("presets.jsonl.gz").splitlines():
         kept = json.loads(line)
-        expected = without_rar(kept["config"])  # repeats are the learner's now
+        old = without_rar(kept["config"])  # repeats are the learner's now
+        expected = {**old, "method": {**old["method"], **CHANGED.get(old["method"]["name"], {})}}
         assert ek.load_config(kept["preset"]).model_dump(mode="json") == expected, kept["preset"]
 
 

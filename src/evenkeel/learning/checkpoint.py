@@ -113,6 +113,7 @@ def tensors_of(step: Step) -> dict[str, Any]:
         "memory": step.memory.state_dict(),
         "optimizer": step.optimizer.state_dict(),
         "streams": step.generators.state_dict(),
+        "average": None if step.average is None else step.average.state_dict(),
     }
 
 
@@ -161,3 +162,5 @@ def fill(step: Step, facts: Mapping[str, Any], tensors: Mapping[str, Any]) -> No
     step.generators.load_state_dict(tensors["streams"])
     if step.adaptor is not None:
         step.adaptor.load_state_dict(tensors["adaptor"])
+    if step.average is not None:
+        step.average.load_state_dict(tensors["average"])

@@ -11,23 +11,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenkeel.errors import DivergenceError, NothingLearnedError
+from evenkeel.learning.average import Average
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import PREDICT_BATCH, Net
 from evenkeel.learning.torch_utils import are_finite, evaluating
+from evenkeel.learning.types import PredictWith
 
 
 class Classifier:
     """Predictions of the plain network by the method's rule, without the adaptor. Predicting changes nothing."""
 
-    def __init__(self, net: Net, method: Method, memory: Memory, labels: LabelMap, inputs: InputSpec) -> None:
+    def __init__(
+        self,
+        net: Net,
+        method: Method,
+        memory: Memory,
+        labels: LabelMap,
+        inputs: InputSpec,
+        *,
+        average: Average | None = None,
+        predict_with: PredictWith = "working",
+    ) -> None:
         self.net = net
         self.method = method
         self.memory = memory
         self.labels = labels
         self.inputs = inputs
+        self.average = average
+        self.predict_with = predict_with  # which weights, if there is an average
         self._frozen = False  # whether the net is in evaluation mode for good
 
     @property
@@ -53,15 +67,21 @@ class Classifier:
     def classify(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of network inputs."""
         # Not inference mode: a table that the net caches now (of positions, say) could not be used in training.
-        with nullcontext() if self._frozen else evaluating(self.net), torch.no_grad():
-            return self.method.classify(self.net, self.memory, x)
+        net = self.predictor
+        with nullcontext() if self._frozen else evaluating(net), torch.no_grad():
+            return self.method.classify(net, self.memory, x)
+
+    @property
+    def predictor(self) -> Net:
+        """Return the net that predicts: the working one, or another with averaged weights."""
+        return self.net if self.average is None else self.average.predictor(self.predict_with)
 
     def snapshot(self) -> "Classifier":
         """Return a frozen copy that is safe to use from many threads while the original keeps learning."""
         same: dict[int, Any] = {}  # a network that both parts hold is one network in the copy too
         if not self.method.asks_memory:  # then the copy needs no samples
             same = {id(memory): Memory(1) for memory in (self.memory, self.method.held) if memory is not None}
-        net = copy.deepcopy(self.net, same)
+        net = same[id(self.net)] = copy.deepcopy(self.predictor, same)
         method = copy.deepcopy(self.method, same)
         inputs = copy.deepcopy(self.inputs, same)
         memory = copy.deepcopy(self.memory, same)

@@ -6,12 +6,12 @@ from typing import get_args
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel.errors import InputError, MethodError, SettingsError, one_of, whole_number
+from evenkeel.errors import InputError, MethodError, SettingsError, at_least_zero, fraction, one_of, whole_number
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.types import Statistics
+from evenkeel.learning.types import PredictWith, Statistics
 
 
 def require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
@@ -37,22 +37,55 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
 
 
 def require_settings(
-    method: Method, *, replay: int, repeats: int, statistics: str, seed: int, **_unrestricted: object
+    method: Method,
+    *,
+    replay: int,
+    repeats: int,
+    statistics: str,
+    average: float | None,
+    predict_with: str,
+    distill: float,
+    seed: int,
+    **_unrestricted: object,
 ) -> None:
     """Raise SettingsError unless each setting of a learner has a valid value and suits `method`."""
     whole_number("replay", replay, at_least=1)
     whole_number("repeats", repeats, at_least=1)
     whole_number("seed", seed, at_least=0)
     one_of("statistics", statistics, get_args(Statistics))
+    require_average(method, average, predict_with, at_least_zero("distill", distill))
     if statistics == "replay" and method.joint_forward:
         raise SettingsError(
             "statistics='replay' needs new and old samples forwarded separately, but this method joins them."
         )
 
 
+def require_average(method: Method, average: float | None, predict_with: str, distill: float) -> None:
+    """Raise SettingsError unless averaged weights have a decay, can predict for `method`, and exist where needed."""
+    one_of("predict_with", predict_with, get_args(PredictWith))
+    if average is None:
+        wanting = [f"distill={distill}"] * bool(distill) + ["predict_with='average'"] * (predict_with == "average")
+        if wanting:
+            raise SettingsError(f"{wanting[0]} needs averaged weights; set average=0.99, say.")
+        return
+    if not fraction("average", average):
+        raise SettingsError(f"average={average!r} averages nothing; use 0.99, say, or leave it out.")
+    reason = method.no_average
+    if reason is None and type(method).classify is not Method.classify:
+        reason = "it overrides `classify`. If that holds for any net it is given, set no_average = '' in the class"
+    if reason:
+        raise SettingsError(f"{method!r} cannot predict with averaged weights: {reason}.")
+
+
 def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
     """Return an empty memory with the policy of `method`, unless the user chooses another `policy`."""
     return Memory(capacity, policy=policy or method.memory_policy)
+
+
+def require_outputs(net: Net, classes: int) -> None:
+    """Raise SettingsError if the head has fewer outputs than there are classes."""
+    if classes > net.outputs:
+        raise SettingsError(f"classes has {classes} labels, but the head has only {net.outputs} outputs.")
 
 
 def require_empty(memory: Memory) -> None:

@@ -1,8 +1,7 @@
 """The learner owns the step: it draws, forwards, corrects, steps and stores; the method defines what to minimise."""
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
-from math import isfinite, nan
+from collections.abc import Hashable, Sequence
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -12,31 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel.errors import CheckpointError, InputError, SettingsError
-from evenkeel.learning import checkpoint
+from evenkeel.errors import CheckpointError, InputError
+from evenkeel.learning import checkpoint, compatibility, growth
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment, in_order
 from evenkeel.learning.classifier import Classifier
-from evenkeel.learning.compatibility import (
-    make_cosine,
-    memory_for,
-    require_empty,
-    require_held,
-    require_parts,
-    require_room,
-    require_settings,
-)
+from evenkeel.learning.construction import connect
 from evenkeel.learning.hashing import hash_keys
-from evenkeel.learning.inputs import InputSpec, Moments
+from evenkeel.learning.inputs import Moments
 from evenkeel.learning.labels import LabelMap, as_labels
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
+from evenkeel.learning.optimizers import MakeOptimizer
 from evenkeel.learning.registry import named_arguments
-from evenkeel.learning.rng import Generators, make_generator, next_seed
-from evenkeel.learning.step import Outcome, Step
-from evenkeel.learning.types import Statistics, StepRecord
+from evenkeel.learning.rng import make_generator
+from evenkeel.learning.step import Step
+from evenkeel.learning.types import PredictWith, Statistics, StepRecord
 
 PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes")
 """The arguments of a learner that are not plain settings: a checkpoint and a config describe each in its own way."""
@@ -78,55 +69,56 @@ class Learner:
         statistics: Annotated[
             Statistics, "Batches that update batch norm's running statistics: all, or only replayed ones"
         ] = "all",
+        average: Annotated[
+            float | None, "Decay of averaged weights, such as 0.99: they span 1/(1 - decay) updates"
+        ] = None,
+        predict_with: Annotated[
+            PredictWith, "Weights that predict if they are averaged: the mean of both kinds, average or working ones"
+        ] = "mean",
+        distill: Annotated[float, "Weight of momentum distillation, by which averaged weights teach; 5.5, say"] = 0.0,
         seed: Annotated[int, "Seed of everything random in here"] = 0,
     ) -> None:
-        require_parts(net, method, adaptor, augment)
-        require_settings(method, replay=replay, repeats=repeats, statistics=statistics, seed=seed)
-        # A net that arrives entirely in evaluation mode (a pretrained one, say) is trained all the same, but parts put
-        # into that mode on purpose (a frozen backbone, a frozen batch norm) stay in it.
-        if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
-            net.train()
-        self.net = net
-        self.method = method
-        self.adaptor = adaptor
-        self.memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
-        require_empty(self.memory)
-        self.augment = in_order(augment)
+        compatibility.require_parts(net, method, adaptor, augment)
+        compatibility.require_settings(
+            method,
+            replay=replay,
+            repeats=repeats,
+            statistics=statistics,
+            average=average,
+            predict_with=predict_with,
+            distill=distill,
+            seed=seed,
+        )
         self.replay = int(replay)  # numpy's numbers, too
         self.repeats = int(repeats)
         self.statistics = statistics
+        self.average = average
+        self.distill = distill
         self.seed = int(seed)
         self.step = 0  # calls of `learn`
         self.labels = LabelMap(classes)
-        if len(self.labels.names) > net.outputs:
-            raise SettingsError(
-                f"classes has {len(self.labels.names)} labels, but the head has only {net.outputs} outputs."
-            )
-        if method.cosine_head:
-            make_cosine(net, method, optimizer)
-        self.optimizer = make_optimizer(optimizer, net)
-        self._inputs = InputSpec(next(net.head.parameters()), normalize)
-        self._classifier = Classifier(net, method, self.memory, self.labels, self._inputs)
-        self._generators = Generators(self.seed)
-        if adaptor is not None:
-            adaptor.attach(net, self.optimizer, self.seed)
-        method.prepare(net, self._generators["method"])
-        method.split_memory(self.memory)
-        require_held(method)
-        for each in self.memories:
-            each.to_network = self._inputs.to_network
-        self._step = Step(
-            net=net,
-            method=method,
+        compatibility.require_outputs(net, len(self.labels.names))
+        step = connect(
+            net,
+            method,
             adaptor=adaptor,
-            memory=self.memory,
-            optimizer=self.optimizer,
-            augment=self.augment,
-            inputs=self._inputs,
-            generators=self._generators,
+            memory=memory,
+            optimizer=optimizer,
+            augment=in_order(augment),
+            normalize=normalize,
             replay=self.replay,
             statistics=statistics,
+            average=average,
+            distill=distill,
+            seed=self.seed,
         )
+        self.net, self.method, self.adaptor, self.augment = net, method, adaptor, step.augment
+        self.memory, self.optimizer = step.memory, step.optimizer
+        self._inputs, self._generators = step.inputs, step.generators
+        self._classifier = Classifier(
+            net, method, self.memory, self.labels, self._inputs, average=step.average, predict_with=predict_with
+        )
+        self._step = step
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_step" in self.__dict__ and name in Step.__dataclass_fields__:
@@ -137,6 +129,16 @@ class Learner:
     def classes(self) -> list[Hashable]:
         """Return the labels known so far, in the order of the head's outputs."""
         return list(self.labels.names)
+
+    @property
+    def predict_with(self) -> PredictWith:
+        """Return which weights predict, if they are averaged: "mean", "average" or "working"; it may be changed."""
+        return self._classifier.predict_with
+
+    @predict_with.setter
+    def predict_with(self, value: PredictWith) -> None:
+        compatibility.require_average(self.method, self.average, value, self.distill)
+        self._classifier.predict_with = value
 
     @property
     def memories(self) -> list[Memory]:
@@ -165,7 +167,7 @@ class Learner:
         new = self.labels.unknown(labels)
         if self._inputs.shape is None:
             self._inputs.fits(batch, self._classifier.classify)
-            require_room(self.memories, batch)
+            compatibility.require_room(self.memories, batch)
             if self.augment is not None:
                 self.augment(batch[:1].clone(), torch.Generator())  # raises if it cannot process such samples
         if len(self.labels.names) + len(new) > self.net.outputs:
@@ -174,8 +176,8 @@ class Learner:
         self.labels.add(new)
         rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
         try:
-            rows, apart = self._without_held_out(rows)
-            outcomes = self._train(rows)
+            rows, apart = self._step.without_held_out(rows)
+            outcomes = self._step.train(rows, self.repeats)
         except BaseException:
             self.labels.drop(new)  # a label that was not learned must not be predicted
             raise
@@ -194,25 +196,6 @@ class Learner:
             seen=sum(memory.seen for memory in self.memories),
             classes=len(self.labels.names),
         )
-
-    def _without_held_out(self, rows: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the rows to train on and those that the method holds out; most methods have no memory for any."""
-        if self.method.held is None:
-            return rows, {}
-        chosen = self.method.hold_out(rows["x"], rows["y"], self.memory, self._generators["memory"])
-        kept, apart = ({name: column[which] for name, column in rows.items()} for which in (~chosen, chosen))
-        return kept, apart
-
-    def _train(self, rows: Mapping[str, Tensor]) -> list[Outcome]:
-        """Update on the rows that are not held out, then store them."""
-        if not len(rows["y"]):
-            return []
-        with torch.inference_mode(False), torch.enable_grad():
-            outcomes = [self._step(rows["x"], rows["y"]) for _ in range(self.repeats)]
-        columns = self._step.remembered(outcomes[0].new)  # as it was before any update on these samples
-        if self.method.rehearses:
-            self.memory.insert({**rows, **columns}, self._generators["memory"])
-        return outcomes
 
     def boundary(self) -> None:
         """Signal the end of a task. Most methods ignore it; for one with `needs_boundaries`, everything belongs to the
@@ -235,20 +218,7 @@ class Learner:
 
         `learn` calls it when a new label has no free output. The existing logits keep every bit.
         """
-        self.net.require_growable(outputs)
-        seed = next_seed(self._generators["grow"])
-        for new, old in self.net.grow(outputs, seed):
-            for group in self.optimizer.param_groups:
-                if any(weight is old for weight in group["params"]):
-                    group["params"].append(new)
-        for part in self.method.modules():
-            if isinstance(part, Net) and part.outputs < outputs:  # not the net itself, if the method holds it
-                part.grow(outputs, seed)
-        self.method.grow(outputs)
-        for name in self.method.logit_columns:
-            self.memory.widen(name, outputs)
-        if self.adaptor is not None:
-            self.adaptor.grow(outputs)
+        growth.grow(self._step, outputs)
 
     # Predicting
 
@@ -279,10 +249,7 @@ class Learner:
             return None
         generator = make_generator(self.seed, f"alignment {self.step}")
         with torch.inference_mode(False), torch.enable_grad():
-            training, memory = self._step.gradients(batch, self.labels.outputs(labels).to(batch.device), generator)
-        norms = float(training.norm()), float(memory.norm())
-        cosine = float(training @ memory) / (norms[0] * norms[1]) if all(norms) else nan
-        return (cosine, *norms) if isfinite(cosine) else None
+            return self._step.alignment(batch, self.labels.outputs(labels).to(batch.device), generator)
 
     # Saving and resuming
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 from evenkeel.errors import DivergenceError, MethodError, SettingsError
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
+from evenkeel.learning.average import Average
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.memory import OWN_COLUMNS, Memory
 from evenkeel.learning.methods import Method
@@ -53,6 +55,8 @@ class Step:
     generators: Generators
     replay: int
     statistics: str
+    average: Average | None
+    distill: float
 
     def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
         before = self._before()
@@ -66,16 +70,37 @@ class Step:
             if self.adaptor is not None:
                 self.adaptor.after_step(learned=jointly)
             self.method.after_step(self.net)
+            if self.average is not None:
+                self.average.follow()
         return outcome
+
+    def without_held_out(self, rows: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the rows to train on and those that the method holds out; most methods have no memory for any."""
+        if self.method.held is None:
+            return rows, {}
+        chosen = self.method.hold_out(rows["x"], rows["y"], self.memory, self.generators["memory"])
+        kept, apart = ({name: column[which] for name, column in rows.items()} for which in (~chosen, chosen))
+        return kept, apart
+
+    def train(self, rows: Mapping[str, Tensor], repeats: int) -> list[Outcome]:
+        """Make `repeats` updates on the rows, then store them."""
+        if not len(rows["y"]):
+            return []
+        with torch.inference_mode(False), torch.enable_grad():
+            outcomes = [self(rows["x"], rows["y"]) for _ in range(repeats)]
+        columns = self.remembered(outcomes[0].new)  # as it was before any update on these samples
+        if self.method.rehearses:
+            self.memory.insert({**rows, **columns}, self.generators["memory"])
+        return outcomes
 
     @torch.no_grad()
     def _before(self) -> Before:
-        """Return the running statistics, what a method's `before_step` may write to, and the adaptor's state.
+        """Return the running statistics, what a method's `before_step` and `recall` may write to, the adaptor's state.
 
-        A method may write to the head and to its own buffers.
+        A method may write to the head and to its buffers, among them the running statistics of its teachers.
         """
-        mine = [buffer for part in self.method.modules() if isinstance(part, Method) for buffer in part.buffers(False)]
-        tensors = [(tensor, tensor.clone()) for tensor in (*self.net.buffers(), *self.net.head.parameters(), *mine)]
+        written = (*self.net.buffers(), *self.net.head.parameters(), *self.method.buffers())
+        tensors = [(tensor, tensor.clone()) for tensor in written]
         return Before(tensors, None if self.adaptor is None else self.adaptor.backup())
 
     @torch.no_grad()
@@ -108,7 +133,7 @@ class Step:
             groups = [self.adaptor.correct(view, learning=jointly) for view in groups]
 
         new, *old = groups
-        loss = self.method.loss(new, old)
+        loss = self._training_loss(groups)
         if jointly and query:
             loss = loss + self.method.query_loss(query)
         _require_finite("The loss", loss)
@@ -119,6 +144,12 @@ class Step:
         gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
         _require_finite("A gradient", torch.stack(gradients))
         return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old)), jointly
+
+    def _training_loss(self, groups: Sequence[View]) -> Tensor:
+        loss = self.method.loss(groups[0], groups[1:])
+        if self.average is None or not self.distill:
+            return loss
+        return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
 
     def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
         return self.inputs.to_network(batch if self.augment is None else self.augment(batch, generator))
@@ -155,6 +186,13 @@ class Step:
                 raise MethodError(f"`remember` returned {len(column)} rows of {name!r} for {len(view.y)} samples.")
         return columns
 
+    def alignment(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[float, float, float] | None:
+        """Return the cosine between the two `gradients` and their norms; None if one of them is zero."""
+        training, memory = self.gradients(batch, y, generator)
+        norms = float(training.norm()), float(memory.norm())
+        cosine = float(training @ memory) / (norms[0] * norms[1]) if all(norms) else nan
+        return (cosine, *norms) if isfinite(cosine) else None
+
     def gradients(self, batch: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return the flat gradients of the training loss with the adaptor and of the memory loss without it.
 
@@ -170,7 +208,7 @@ class Step:
                 if self.adaptor is not None:
                     self.adaptor.observe(self.method, groups, self.memory)
                     groups = [self.adaptor.correct(view) for view in groups]
-                training = self.method.loss(groups[0], groups[1:])
+                training = self._training_loss(groups)
             memory = self.method.query_loss(self._query(generator, with_gradient=True))
             weights = [weight for weight in self.net.parameters() if weight.requires_grad]
             by_weight = (

@@ -1,12 +1,13 @@
 """Additions to torch: temporary modes and buffers, copies and versions of tensors, and a check for finite numbers."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import isfinite
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -81,3 +82,34 @@ def running_statistics(module: nn.Module) -> Iterator[None]:
     finally:
         for part in norms:
             part.training = True
+
+
+@contextmanager
+def batch_norm_like(net: nn.Module, copied: nn.Module) -> Iterator[None]:
+    """Let batch norm in a copy of `net` use batch statistics, and move its running ones, where it does so in `net`."""
+    theirs, ours = ([part for part in one.modules() if isinstance(part, _BatchNorm)] for one in (net, copied))
+    modes = [(mine, mine.training) for mine in ours]
+    for mine, its in zip(ours, theirs, strict=True):
+        mine.training = its.training
+    try:
+        yield
+    finally:
+        for mine, mode in modes:
+            mine.training = mode
+
+
+def buffers_but_statistics(module: nn.Module) -> list[Tensor]:
+    """Return all buffers but the running statistics of batch norm."""
+    parts = [part for part in module.modules() if not isinstance(part, _BatchNorm)]
+    return [buffer for part in parts for buffer in part.buffers(recurse=False)]
+
+
+@torch.no_grad()
+def lerp_(here: Sequence[Tensor], there: Sequence[Tensor], share: float) -> None:
+    """Move each tensor of `here` by a share of the way to its counterpart; copy what is not made of fractions."""
+    pairs = list(zip(here, there, strict=True))
+    moved = [(old, new) for old, new in pairs if old.is_floating_point()]
+    torch._foreach_lerp_([old for old, _ in moved], [new for _, new in moved], share)
+    for old, new in pairs:
+        if not old.is_floating_point():
+            old.copy_(new)

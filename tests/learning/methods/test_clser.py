@@ -1,15 +1,29 @@
 """CLS-ER: its loss, its averages, and which net predicts."""
 
+import copy
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor, nn
+from torch.optim import SGD
 
 from evenkeel import (
     CLSER,
+    Learner,
     Memory,
+    Net,
+    accuracy,
+    load_data,
+    resnet18,
+    stream,
 )
-from evenkeel.errors import SettingsError
+from evenkeel.errors import DivergenceError, SettingsError
+from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.methods.clser import choose_teacher
 from evenkeel.learning.types import Draw
 from tests.helpers.methods import (
@@ -26,6 +40,7 @@ from tests.helpers.methods import (
     state_of,
     view,
 )
+from tests.helpers.reference_clser import ReferenceCLSER
 
 
 def test_clser() -> None:
@@ -60,24 +75,68 @@ def test_the_teacher_is_the_one_more_confident_in_the_true_class_and_plastic_on_
 
 
 @pytest.mark.parametrize("average", ["stable", "plastic"])
-def test_averages_follow_weights_and_running_statistics(average: str) -> None:
+def test_averages_follow_weights_but_not_running_statistics(average: str) -> None:
     """a = min(1 - 1/(k+1), alpha) of the k-th step: 1/2, 2/3, then always alpha = 0.7."""
     net = norm_net()
     alpha = {"stable": 0.999, "plastic": 0.999} | {average: 0.7}
     method = CLSER(p_stable=1.0, p_plastic=1.0, alpha_stable=alpha["stable"], alpha_plastic=alpha["plastic"])
     method.prepare(net, seeded())
     expected = state_of(net)
+    weights = dict(net.named_parameters()).keys()
     for step in range(1, 7):
         shake(net, step)
         method.after_step(net)
         share = [0.5, 2 / 3, 0.7, 0.7, 0.7, 0.7][step - 1]
         now = state_of(net)
-        for name, value in now.items():
-            is_count = name.endswith("num_batches_tracked")
-            expected[name] = value if is_count else share * expected[name] + (1 - share) * value
-        found = state_of(getattr(method, average))
+        expected |= {name: share * expected[name] + (1 - share) * now[name] for name in weights}
+        actual = state_of(getattr(method, average))
         for name, value in expected.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-14, err_msg=f"{name} at step {step}")
+            np.testing.assert_allclose(actual[name], value, rtol=1e-12, atol=1e-14, err_msg=f"{name} at step {step}")
+
+
+def test_other_buffers_than_statistics_are_averaged_or_copied() -> None:
+    net = norm_net()
+    net.backbone.register_buffer("table", torch.zeros(3, dtype=torch.float64))
+    net.backbone.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+    method = CLSER(p_stable=1.0)
+    method.prepare(net, seeded())
+    net.backbone.get_buffer("table").fill_(4.0)
+    net.backbone.get_buffer("count").fill_(7)
+    method.after_step(net)
+    assert method.stable.backbone.get_buffer("table").tolist() == [2.0, 2.0, 2.0]
+    assert method.stable.backbone.get_buffer("count").tolist() == [7]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_a_learner_equals_the_released_algorithm_step_by_step(p: float) -> None:
+    """Weights, both averages and all three nets' running statistics, over twenty steps of two tasks."""
+    draws: list[Draw] = []
+
+    class Watched(CLSER):
+        def recall(self, draw: Draw) -> Mapping[str, Tensor]:
+            draws.append(draw)
+            return super().recall(draw)
+
+    net = norm_net()
+    method = Watched(p_stable=p, p_plastic=p, alpha_stable=0.8, alpha_plastic=0.8, reg=0.3)
+    reference = ReferenceCLSER(net, lr=0.05, reg=0.3, alpha=0.8)
+    learner = Learner(net, method, memory=9, replay=5, optimizer=partial(SGD, lr=0.05), classes=range(OUTPUTS))
+    for place in range(20):
+        x = random(6, FEATURES, seed=place)
+        y = torch.arange(6) % 3 + 3 * (place // 10)
+        draws.clear()
+        chances = [one < p for one in torch.rand(2, generator=copy_of(method.generator)).tolist()]
+        record = learner.learn(x, y.tolist())
+        old = (draws[0].x, draws[0].y) if draws else None
+        assert record.loss == pytest.approx(reference.step((x, y), old, chances), rel=1e-10)
+        for name in ("net", "stable", "plastic"):
+            mine = state_of(net if name == "net" else getattr(method, name))
+            for path, value in getattr(reference, name).state_dict().items():
+                np.testing.assert_allclose(mine[path], value, rtol=1e-9, atol=1e-11, err_msg=f"{name} {path} {place}")
+
+
+def copy_of(generator: torch.Generator) -> torch.Generator:
+    return torch.Generator().set_state(generator.get_state())
 
 
 def test_averages_are_updated_with_their_own_probabilities() -> None:
@@ -110,18 +169,77 @@ def test_a_probability_of_zero_or_one_is_never_or_always(chance: float, moved: b
             assert np.array_equal(old["head.weight"], state_of(average)["head.weight"]) is not moved
 
 
-def test_clser_queries_its_averages_and_not_the_net() -> None:
+def test_teachers_normalise_by_the_batch_and_keep_statistics_of_their_own() -> None:
     net = norm_net()
     method = CLSER()
     method.prepare(net, seeded())
     shake(net, 1)
     x, y = random(6, FEATURES, seed=5), torch.tensor([0, 1, 2, 3, 4, 5])
-    expected = choose_teacher(method.stable(x), method.plastic(x), y)
-    told = method.recall(Draw(x, y))["teacher"]
-    assert torch.equal(told, expected)
-    assert not torch.allclose(told, net(x))
-    alone = torch.cat([method.recall(Draw(x[i : i + 1], y[i : i + 1]))["teacher"] for i in range(6)])
-    assert torch.allclose(alone, told)  # evaluation mode: the output does not depend on the rest of the batch
+    expected = choose_teacher(copy.deepcopy(method.stable).train()(x), copy.deepcopy(method.plastic).train()(x), y)
+    before = state_of(net)
+    assert torch.equal(method.recall(Draw(x, y))["teacher"], expected)
+    assert all(np.array_equal(value, before[name]) for name, value in state_of(net).items())
+    hidden = method.stable.backbone.get_submodule("0")(x)
+    statistics = method.stable.backbone.get_buffer("1.running_mean")
+    assert torch.allclose(statistics, 0.1 * hidden.mean(dim=0), rtol=1e-12)
+    assert not any(part.training for part in method.stable.modules())  # prediction uses what was just written
+
+
+def test_a_draw_of_one_sample_moves_no_statistics() -> None:
+    method = CLSER()
+    method.prepare(norm_net(), seeded())
+    method.recall(Draw(random(6, FEATURES, seed=5), torch.arange(6)))
+    before = state_of(method.stable)
+    x = random(1, FEATURES, seed=6)
+    taught = method.recall(Draw(x, torch.tensor([0])))["teacher"]
+    assert torch.equal(taught, method.plastic(x))
+    assert all(np.array_equal(value, before[name]) for name, value in state_of(method.stable).items())
+
+
+def test_a_frozen_batch_norm_is_frozen_in_the_averages_too() -> None:
+    net = norm_net()
+    method = CLSER()
+    method.prepare(net, seeded())
+    net.backbone.get_submodule("1").eval()
+    x, y = random(6, FEATURES, seed=5), torch.arange(6)
+    before = state_of(method.stable)
+    assert torch.equal(method.recall(Draw(x, y))["teacher"], method.plastic(x))
+    assert all(np.array_equal(value, before[name]) for name, value in state_of(method.stable).items())
+
+
+def test_only_batch_norm_of_a_teacher_is_in_training_mode() -> None:
+    body = nn.Sequential(nn.Linear(FEATURES, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    method = CLSER()
+    method.prepare(Net(body, nn.Linear(5, OUTPUTS)).double(), seeded())
+    draw = Draw(random(6, FEATURES, seed=5), torch.arange(6))
+    assert torch.equal(method.recall(draw)["teacher"], method.recall(draw)["teacher"])
+
+
+@pytest.mark.parametrize("act", ["refuse", "align"])
+def test_a_refused_update_and_alignment_leave_the_averages_to_the_bit(act: str) -> None:
+    method = CLSER()
+    learner = Learner(norm_net(), method, memory=9, replay=5, classes=range(OUTPUTS))
+    for place in range(4):
+        learner.learn(random(6, FEATURES, seed=place), [0, 1, 2, 0, 1, 2])
+    before = snapshot(learner)
+    if act == "align":
+        assert learner.alignment(random(6, FEATURES, seed=9), [0, 1, 2, 0, 1, 2]) is not None
+    else:
+        with pytest.raises(DivergenceError):
+            learner.learn(random(6, FEATURES, seed=9) * 1e200, [0, 1, 2, 0, 1, 2])
+    generators = [path for path in differences(before, snapshot(learner)) if not path.startswith("/1/streams")]
+    assert generators == []
+
+
+@pytest.mark.slow
+def test_the_stable_average_of_a_resnet_predicts_well() -> None:
+    """With statistics averaged like its weights it has 10% here, which is chance."""
+    data = load_data("digits")
+    net = resnet18(classes=10, width=8, channels=1)
+    learner = Learner(net, CLSER(predictor="stable"), memory=100, classes=data.classes)
+    for x, y in islice(stream(data, "disjoint", tasks=1, batch=32), 40):
+        learner.learn(x, y)
+    assert accuracy(learner, data.test) > 70
 
 
 @pytest.mark.parametrize("predictor", ["working", "stable", "plastic"])

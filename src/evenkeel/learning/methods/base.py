@@ -46,6 +46,7 @@ class Method(nn.Module, ABC):
     needs_boundaries: bool = False  # whether it only works if `boundary` is called (SS-IL's teacher)
     cosine_head: float = 0.0  # initial scale of the cosine head that replaces a linear one (LUCIR); 0: any head
     no_adaptor: str = ""  # the reason why it cannot be combined with an adaptor, if so
+    no_average: str | None = None  # why averaged weights cannot predict; "": they can; None: they can by the head alone
     mixed_passes: int = 0  # passes over all tasks mixed, which a run uses instead of the stream (Joint)
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:

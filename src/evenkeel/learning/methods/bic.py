@@ -34,6 +34,7 @@ class BiC(Distilling):
     """
 
     title = "BiC"
+    no_average = "its correction of logits is fitted to the working weights"
     scale: Tensor  # (outputs,)
     shift: Tensor  # (outputs,)
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from evenkeel.errors import SettingsError, one_of
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method, cross_entropy
 from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import batch_norm_like, buffers_but_statistics, lerp_
 from evenkeel.learning.types import Draw, View
 
 PREDICTORS = ("working", "stable", "plastic")
@@ -25,8 +26,9 @@ class CLSER(Method):
     uses plain logits, the cross-entropies adapted ones. `predictor` selects which of the three nets predicts: "working"
     as in the CBA paper's code, or "stable" as in CLS-ER's own paper.
 
-    The averages are always in evaluation mode, and the running statistics of batch norm are averaged like the weights;
-    the released code leaves them in training mode, where their outputs depend on the rest of the batch.
+    Batch norm in the averages is as released: as teachers they normalise by the statistics of the memory batch, which
+    also update their running ones; these are used for prediction. Statistics averaged like weights would not fit: with
+    an alpha of 0.999, such averages are near chance on a ResNet. Everything else (dropout, say) is in evaluation mode.
     """
 
     title = "CLS-ER"
@@ -51,6 +53,7 @@ class CLSER(Method):
         self.p_stable, self.alpha_stable = p_stable, alpha_stable
         self.p_plastic, self.alpha_plastic = p_plastic, alpha_plastic
         self.predictor = predictor
+        self.no_average = "" if predictor == "working" else f"it predicts with an average of its own, {predictor!r}"
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def prepare(self, net: Net, generator: torch.Generator) -> None:
@@ -58,6 +61,7 @@ class CLSER(Method):
             raise SettingsError("This CLSER already belongs to a learner and holds its averages; create a new one.")
         self.stable = copy.deepcopy(net).requires_grad_(False).eval()
         self.plastic = copy.deepcopy(net).requires_grad_(False).eval()
+        self._net = (net,)  # in a tuple, so that it is not registered: it belongs to the learner
         self.generator = generator
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
@@ -67,7 +71,15 @@ class CLSER(Method):
         return loss
 
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
-        return {"teacher": choose_teacher(self.stable(draw.x), self.plastic(draw.x), draw.y)}
+        return {
+            "teacher": choose_teacher(self._taught(self.stable, draw.x), self._taught(self.plastic, draw.x), draw.y)
+        }
+
+    def _taught(self, average: Net, x: Tensor) -> Tensor:
+        """Return the logits of an average; its running statistics follow, as those of the net, from two samples on."""
+        with batch_norm_like(self._net[0], average) if len(x) > 1 else nullcontext():
+            logits: Tensor = average(x)
+        return logits
 
     def after_step(self, net: Net) -> None:
         self.updates += 1
@@ -80,12 +92,8 @@ class CLSER(Method):
     @torch.no_grad()
     def _move(self, average: Net, net: Net, alpha: float) -> None:
         share = 1 - min(1 - 1 / (int(self.updates) + 1), alpha)  # of the working net
-        here, there = (chain(one.parameters(), one.buffers()) for one in (average, net))
-        for old, new in zip(here, there, strict=True):
-            if old.is_floating_point():
-                old.lerp_(new, share)
-            else:
-                old.copy_(new)
+        here, there = ([*one.parameters(), *buffers_but_statistics(one)] for one in (average, net))
+        lerp_(here, there, share)
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
         chosen = {"working": net, "stable": self.stable, "plastic": self.plastic}[self.predictor]

@@ -29,6 +29,7 @@ class ICaRL(Distilling):
 
     title = "iCaRL"
     asks_memory = True
+    no_average = ""  # the class means are those of the net that predicts
     no_adaptor = (
         "it predicts by the nearest class mean, while an adaptor trains the head to predict without bias, and the head "
         "is not used here"

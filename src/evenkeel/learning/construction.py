@@ -1,0 +1,67 @@
+"""Construction: the parts of a learner, checked, prepared and connected in a step."""
+
+from torch.optim import Optimizer
+
+from evenkeel.learning.adaptors import Adaptor
+from evenkeel.learning.augment import Augment
+from evenkeel.learning.average import Average
+from evenkeel.learning.compatibility import make_cosine, memory_for, require_empty, require_held
+from evenkeel.learning.inputs import InputSpec, Moments
+from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
+from evenkeel.learning.rng import Generators
+from evenkeel.learning.step import Step
+from evenkeel.learning.types import Statistics
+
+
+def connect(
+    net: Net,
+    method: Method,
+    *,
+    adaptor: Adaptor | None,
+    memory: int | str | Memory,
+    optimizer: Optimizer | MakeOptimizer | None,
+    augment: Augment | None,
+    normalize: Moments | None,
+    replay: int,
+    statistics: Statistics,
+    average: float | None,
+    distill: float,
+    seed: int,
+) -> Step:
+    """Return the parts of a new learner as a step, ready for the first update; all was checked before."""
+    # A net that arrives entirely in evaluation mode (a pretrained one, say) is trained all the same, but parts put
+    # into that mode on purpose (a frozen backbone, a frozen batch norm) stay in it.
+    if not net.backbone.training and any(weight.requires_grad for weight in net.backbone.parameters()):
+        net.train()
+    memory = memory if isinstance(memory, Memory) else memory_for(method, memory)
+    require_empty(memory)
+    if method.cosine_head:
+        make_cosine(net, method, optimizer)
+    optimizer = make_optimizer(optimizer, net)
+    inputs = InputSpec(next(net.head.parameters()), normalize)
+    generators = Generators(seed)
+    if adaptor is not None:
+        adaptor.attach(net, optimizer, seed)
+    method.prepare(net, generators["method"])
+    method.split_memory(memory)
+    require_held(method)
+    for each in (memory, method.held):
+        if each is not None:
+            each.to_network = inputs.to_network
+    return Step(
+        net=net,
+        method=method,
+        adaptor=adaptor,
+        memory=memory,
+        optimizer=optimizer,
+        augment=augment,
+        inputs=inputs,
+        generators=generators,
+        replay=replay,
+        statistics=statistics,
+        average=None if average is None else Average(net, average),
+        distill=distill,
+    )
