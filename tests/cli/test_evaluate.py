@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import evenkeel as ek
-from tests.cli.test_service import IMAGES, VECTORS, lines, pictures
 from tests.helpers.commands import call
 from tests.helpers.services import Open, examples
+from tests.helpers.teaching import IMAGES, VECTORS, lines, pictures
 
 
 @pytest.fixture(scope="module")
