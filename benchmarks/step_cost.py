@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import torch
 from rich.console import Console
@@ -27,6 +28,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
+from evenkeel.learning.types import PredictWith
 from evenkeel.learning.zoo import _Images
 
 BATCH, BLOCK, MEMORY, CLASSES = 32, 5, 500, 10
@@ -171,6 +173,30 @@ def compared(make: Callable[[], ek.Net], rounds: int) -> dict[str, dict[str, flo
     return {name: {"step": step[name], "boundary": ends[name]} for name in COMPARED}
 
 
+def queries(make: Callable[[], ek.Net]) -> dict[str, dict[str, float]]:
+    """Return CPU milliseconds, by the weights that predict: the first query after a change, the next, a snapshot."""
+    learner = ek.Learner(make(), ek.ER(), memory=MEMORY, classes=range(CLASSES), average=0.99)
+    x, y = images(BATCH, seed=1)
+
+    def once(action: Callable[[], object]) -> float:
+        start = time.process_time()
+        action()
+        return (time.process_time() - start) * 1000
+
+    def after_change() -> dict[str, float]:
+        learner.learn(x, y)
+        first, again = (once(lambda: learner.predict(x[:1])) for _ in range(2))
+        learner.learn(x, y)
+        return {"first query": first, "next query": again, "snapshot": once(learner.snapshot)}
+
+    result = {}
+    for weights in get_args(PredictWith):
+        learner.predict_with = weights
+        rounds = [after_change() for _ in range(5)]
+        result[weights] = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+    return result
+
+
 def timed(block: Block) -> float:
     start = time.perf_counter()
     block()
@@ -231,6 +257,8 @@ def main() -> None:
     }
     console.print(f"memory: insert + draw of 32 images {result['insert_and_draw_32_ms']:.3f} ms")
     console.print(f"memory: peak {result['peak_memory_over_image_bytes']:.3f} x the bytes of its images")
+    result["queries with averaged weights, ResNet-18 slim, CPU ms"] = queries(NETS["ResNet-18 slim"][0])
+    console.print(result["queries with averaged weights, ResNet-18 slim, CPU ms"])
     if options.compare:
         against_er = compared(*NETS["ResNet-18 slim"])
         result["compared with ER, ResNet-18 slim"] = against_er

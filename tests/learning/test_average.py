@@ -260,7 +260,8 @@ def test_distillation_takes_plain_logits_and_its_own_statistics_stay() -> None:
     x = random(6, FEATURES, seed=3)
     logits = average.net.train()(x)
     average.net.eval().load_state_dict({name: torch.tensor(value) for name, value in before.items()})
-    view = ek.View(x, torch.arange(6), {}, x, logits, logits + 100 * torch.arange(OUTPUTS))
+    corrected = logits + 100 * torch.arange(OUTPUTS)
+    view = ek.View(x, torch.arange(6), {}, x, logits, corrected, corrected)
     assert float(average.distillation([view], joint=False)) == pytest.approx(0.0, abs=1e-12)
     assert all(np.array_equal(value, before[name]) for name, value in state_of(average.net).items())
 
