@@ -11,7 +11,7 @@ import evenkeel as ek
 from evenkeel.config.build import make_learner
 from evenkeel.grids.ledger import run_key
 from evenkeel.results.groups import groups
-from tests.learning.test_augment import pixels, seeded
+from tests.helpers.images import pixels, seeded
 
 LIST = 'augment=[{name="crop-flip", padding=1}, {name="rand-augment", magnitude=9, padding=0}]'
 STEPS = "[CropFlip(padding=1, flip=True), RandAugment(operations=1, magnitude=9, padding=0)]"

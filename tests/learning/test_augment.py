@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
@@ -26,6 +25,7 @@ from evenkeel.learning.augment import (
     RandAugment,
     ResizedCrop,
 )
+from tests.helpers.images import pixels, seeded, to_pillow, to_tensor
 
 BUILT = [
     CropFlip(),
@@ -50,14 +50,6 @@ SIGNED = OPERATIONS[1:10]
 Key = TypeVar("Key")
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def pixels(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randint(256, shape, dtype=torch.uint8, generator=seeded(seed))
-
-
 # ---- references ----
 
 
@@ -80,16 +72,6 @@ def recognise(view: Tensor, candidates: dict[Key, Tensor]) -> Key:
     """Return the one candidate that equals `view`."""
     (found,) = [key for key, candidate in candidates.items() if torch.equal(view, candidate)]
     return found
-
-
-def to_pillow(image: Tensor) -> Image.Image:
-    array = image.permute(1, 2, 0).numpy()
-    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
-
-
-def to_tensor(picture: Image.Image) -> Tensor:
-    array = np.array(picture)
-    return torch.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
 
 
 def by_pillow(image: Tensor, operation: str, magnitude: int, sign: int) -> Tensor:

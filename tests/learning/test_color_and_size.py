@@ -15,7 +15,7 @@ from evenkeel.errors import SettingsError
 from evenkeel.learning.augment import AUGMENTS, ColorJitter, Grayscale, ResizedCrop
 from evenkeel.learning.augment.colors import _changed
 from evenkeel.learning.augment.crops import _interpolated, _places
-from tests.learning.test_augment import pixels, seeded, to_pillow, to_tensor
+from tests.helpers.images import pixels, seeded, to_pillow, to_tensor
 
 ORDERS = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]])
 
