@@ -22,7 +22,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_runs_as_pasted(block: Block, tmp_path: Path) -> None:
-    run_block(block, tmp_path)
+    run_block(block, tmp_path, fresh=block in blocks("README.md", "python"))
 
 
 def commands() -> list[str]:
@@ -49,7 +49,8 @@ def test_the_readme_is_short() -> None:
 
 def test_the_files_of_the_docs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-    block, grid, *_ = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    tables = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    block, grid = tables[0], next(table for table in tables if "[[blocks]]" in table)
     (tmp_path / "mine.toml").write_text(block)
     (tmp_path / "grid.toml").write_text(grid)
     assert len(read_grid(tmp_path / "grid.toml")) == 2 * 2 * 2 * 5

@@ -465,7 +465,8 @@ def test_a_new_scenario_can_be_run_from_a_config(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(ek.SCENARIOS, "backwards", backwards)
     one = config(scenario={"name": "backwards", "tasks": 2})
-    assert one.scenario == {"name": "backwards", "tasks": 2, "boundaries": False, "order": "given"}
+    clean = {"noise": 0.0, "imbalance": None}
+    assert one.scenario == {"name": "backwards", "tasks": 2, "boundaries": False, "order": "given", **clean}
     first = next(iter(ek.run(one, data=DATA)))
     assert isinstance(first, ek.Started)
     assert first.config["scenario"] == {"name": "backwards", "tasks": 2}

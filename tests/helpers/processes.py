@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from evenkeel.cli import main
@@ -42,6 +43,15 @@ def finish(arguments: Sequence[str], log: Path) -> int:
     return process.exitcode
 
 
+def run_python(code: str, folder: Path, log: Path) -> int:
+    """Run a program in a folder as `python -c` does, but with everything imported before; return its exit code."""
+    process = fork_server().Process(target=_program, args=(code, str(folder), str(log)))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
 def send(process: BaseProcess, number: int) -> None:
     """Send a signal to a process."""
     assert process.pid is not None
@@ -62,12 +72,24 @@ def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
         _hang_after(hang_after)
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore Ctrl-C
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    _print_to(log)
     sys.argv = ["evenkeel", *arguments]
     os.environ["COLUMNS"] = "500"
     main()
+
+
+def _program(code: str, folder: str, log: str) -> None:
+    os.chdir(folder)
+    _print_to(log)
+    sys.path.insert(0, "")
+    main_module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(code, "<string>", "exec"), main_module.__dict__)
+
+
+def _print_to(log: str) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
 
 
 def _hang_after(steps: int) -> None:
