@@ -245,3 +245,16 @@ def test_forgetting_on_a_full_disk_is_refused_and_can_be_done_later(
     assert first["prediction"]
     assert http.delete(f"/v1/examples/{id}").json() == first
     assert http.delete("/v1/examples/unknown").status_code == 404
+
+
+def test_many_are_forgotten_with_one_request_that_may_be_repeated(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(8, own="e"))
+    http = client(service)
+    first = http.post("/v1/forget", json={"ids": ["e1", "e2", "unknown"]}).json()
+    assert first["unknown"] == ["unknown"]
+    assert {id: answer["memory"] for id, answer in first["forgotten"].items()} == {"e1": 1, "e2": 1}
+    assert http.post("/v1/forget", json={"ids": ["e1", "e2", "unknown"]}).json() == first
+    assert http.get("/v1/set-aside").json() == []
+    assert http.post("/v1/set-aside/retry").status_code == 404
+    assert http.post("/v1/set-aside/keep").status_code == 422
