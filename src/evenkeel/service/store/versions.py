@@ -90,13 +90,18 @@ def _write(path: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
         ) from None
 
 
+def require_known(journal: Writes, number: int) -> None:
+    """Raise UnknownError if no version with this number is kept."""
+    known = [version.number for version in journal.do(version_rows.kept)]
+    if number not in known:
+        raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
+
+
 def go_back(
     model_folder: ModelFolder, journal: Writes, counters: Counters, number: int, *, learned: int, keep: int
 ) -> tuple[Learner, Version]:
     """Save an earlier version under a new number, as the current one. Batches not learned yet wait to be cut again."""
-    known = [version.number for version in journal.do(version_rows.kept)]
-    if number not in known:
-        raise UnknownError(f"There is no version {number}; there are {', '.join(map(str, known))}.")
+    require_known(journal, number)
     learner, _ = load(model_folder, number)
     new, note = journal.do(queries.next_number), f"back to version {number}"
     return learner, save(

@@ -95,6 +95,7 @@ class Learning:
 
     def rollback(self, number: int) -> Version:
         """Resume from an earlier version. What was learned since then is lost; what waits is learned."""
+        versions.require_known(self._journal, number)
         if self.unsaved:
             self.save()  # so that what was refused is set aside
         learner, version = versions.go_back(
