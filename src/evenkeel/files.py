@@ -57,6 +57,13 @@ def flushed(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
+def drop_cached(path: Path) -> None:
+    """Let the next reader of a flushed file see what is on the disk, not what the system remembers (Linux only)."""
+    if sys.platform == "linux":
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def flush_folder(path: Path) -> None:
     """Make renames in `path` survive a power cut."""
     if os.name == "posix":

@@ -26,9 +26,9 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     """Opens the folder `model`, and closes it in the end. Learning starts only with `start`."""
     threads, services = torch.get_num_threads(), list[Service]()
 
-    def open_one(*settings: str, folder: str = "model", start: bool = True, rollback: int | None = None) -> Service:
+    def open_one(*settings: str, folder: str = "model", start: bool = True, **how: Any) -> Service:
         path = tmp_path / folder
-        service = Service(path, None, settings if path.exists() else [*VECTORS, *settings], rollback=rollback)
+        service = Service(path, None, settings if path.exists() else [*VECTORS, *settings], **how)
         services.append(service)
         if start:
             service.start()

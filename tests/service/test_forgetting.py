@@ -2,11 +2,14 @@
 
 import struct
 import time
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 
 from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
+from evenkeel.service.store import versions
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import UnknownError
 from tests.helpers.services import Open, adds_up, examples, failing_once, learner_of, report, rows, settle, teach
@@ -39,8 +42,9 @@ def test_a_forgotten_example_is_in_no_file(opened: Open, own: str) -> None:
     forgotten = service.forget(id).result()
     assert (forgotten.memory, forgotten.waiting, forgotten.versions) == (1, False, 1)
     assert holders(service, payload) == []
+    assert service.forget(id).result() == forgotten  # a client that got no answer may repeat its request
     with pytest.raises(UnknownError, match="Nothing is stored under the id"):
-        service.forget(id).result()
+        service.forget("unknown").result()
     service.close()
     again = opened()
     assert report(again).learned == 21
@@ -95,3 +99,71 @@ def test_a_prediction_is_forgotten_too(opened: Open) -> None:
     assert holders(service, payload) == []
     with pytest.raises(UnknownError):
         service.tell([(id, "cat")]).result()
+
+
+def test_many_are_forgotten_in_one_pass_with_an_answer_for_each(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened("batches.size=4", "batches.wait=3600")
+    for part in range(3):
+        teach(service, examples(20, own=f"{part}-", seed=part))
+    service.learn(examples(2, own="w", seed=5)).result()
+    (predicted,) = service.remember([marked(0.5)], *service.predict([marked(0.5)]))
+    scrubs = list[str]()
+    assert service.journal is not None
+    scrub, ids = service.journal.scrub, [f"0-{place}" for place in range(20)]
+
+    def count_scrubs() -> "Future[None]":
+        scrubs.append("one")
+        return scrub()
+
+    monkeypatch.setattr(service.journal, "scrub", count_scrubs)
+    first = service.forget_all([*ids, "w1", predicted, "unknown"]).result()
+    assert len(scrubs) == 1
+    assert first["unknown"] is None
+    removed = {id: answer for id, answer in first.items() if answer is not None}
+    assert set(removed) == {*ids, "w1", predicted}
+    assert removed["w1"].waiting
+    assert removed[predicted].prediction
+    for place, id in enumerate(ids):
+        assert holders(service, examples(20)[place].x) == [], id
+    assert service.forget_all([*ids, "w1", predicted, "unknown"]).result() == first
+    assert service.waiting == 1
+    assert adds_up(service)
+    service.close()
+    assert opened().forget("0-7").result() == removed["0-7"]
+
+
+def test_learning_continues_while_older_versions_are_scrubbed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened("batches.size=4", "batches.wait=3600")
+    for part in range(4):
+        teach(service, examples(8, own=f"{part}-", seed=part))
+    learned, scrub = list[int](), versions.scrub
+
+    def scrub_slowly(path: Path, ids: list[str]) -> list[str]:
+        """Scrub a version, once a batch that was accepted after the request has been learned."""
+        learned.append(report(service).learned)
+        service.learn(examples(4, seed=len(learned))).result()
+        return scrub(path, ids)
+
+    monkeypatch.setattr("evenkeel.service.store.versions.scrub", scrub_slowly)
+    monkeypatch.setattr("evenkeel.service.worker.publishing.PUBLISH", 0.0)
+    forgotten = service.forget("0-3").result()
+    assert forgotten.memory == 1
+    assert forgotten.versions >= 3
+    assert len(set(learned)) > 1  # batches were learned between the versions
+    settle(service)
+    assert adds_up(service)
+
+
+def test_a_service_that_ends_in_the_middle_of_forgetting_can_be_asked_again(opened: Open) -> None:
+    service = opened()
+    for part in range(3):
+        teach(service, examples(8, own=f"{part}-", seed=part))
+    folder = service.model_folder
+    held = [folder.version(number).read_bytes() for number in folder.versions()[:-1]]
+    service.forget("0-3").result()
+    service.close()
+    for number, content in zip(folder.versions()[:-1], held, strict=True):  # as if it had been killed before these
+        folder.version(number).write_bytes(content)
+    again = opened()
+    again.forget("0-3").result()
+    assert holders(again, examples(8)[3].x) == []

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evenkeel import __version__
-from evenkeel.cli import data, evaluate, grids, ledger, listing, report, run, service, tables, tune
+from evenkeel.cli import backup, data, evaluate, grids, ledger, listing, report, run, service, tables, tune
 from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 from evenkeel.files import keep_freed_memory
@@ -35,6 +35,9 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
         "predict": service.predict_command,
         "evaluate": evaluate.evaluate_command,
         "export": service.export_command,
+        "backup": backup.backup_command,
+        "restore": backup.restore_command,
+        "check": backup.check_command,
     },
 }
 for panel, commands in COMMANDS.items():

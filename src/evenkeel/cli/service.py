@@ -13,6 +13,7 @@ import typer
 from evenkeel.cli.console import notes, out, print_table, progress
 from evenkeel.errors import DataError, EvenkeelError, SettingsError
 from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
+from evenkeel.service.worker.process import prepare_process
 
 if TYPE_CHECKING:
     from evenkeel.cli.feed import Item
@@ -49,11 +50,16 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)] = 8000,
     rollback: Annotated[int | None, typer.Option(help="Start from this earlier version.", min=0)] = None,
+    new_journal: Annotated[
+        bool, typer.Option("--new-journal", help="Set the journal aside and start a new one, from the newest version.")
+    ] = False,
     one_process: Annotated[
         bool, typer.Option("--one-process", help="Learn in the process that answers: less memory, slower answers.")
     ] = False,
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
+    if not one_process:
+        prepare_process()  # it imports torch while this one does
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
 
@@ -66,13 +72,17 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
         open_model_folder(folder)
     require_keys(read_keys(ModelFolder(folder).keys), host)
     with listen(host, port) as listening:
-        service = Service(folder, config, settings or [], rollback=rollback, apart=not one_process)
+        service = Service(
+            folder, config, settings or [], rollback=rollback, new_journal=new_journal, apart=not one_process
+        )
         url_host = f"[{host}]" if ":" in host else host
         address = f"http://{url_host}:{listening.getsockname()[1]}"
         out.print(f"Evenkeel on {address}  (dashboard), {address}/docs  (API). Press Ctrl-C to stop.", soft_wrap=True)
         out.file.flush()  # a script that started it in the background needs the port now
         if service.failure:
             notes.print(f"{service.failure} Predictions continue; nothing is learned.", style="red", soft_wrap=True)
+        if service.notice:
+            notes.print(service.notice, style="yellow", soft_wrap=True)
         run(service, listening, host)
 
 

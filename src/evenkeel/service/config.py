@@ -77,6 +77,10 @@ class ServiceLimits(StrictModel):
     """Different labels"""
     predictions: NonNegativeInt = 50_000
     """Predictions kept to be labelled later"""
+    prediction_bytes: NonNegativeInt = 1_000_000_000
+    """Bytes of the samples of these predictions"""
+    prediction_hours: PositiveFloat | None = None
+    """Hours for which these predictions are kept"""
     ids: PositiveInt = 1_000_000
     """Ids of learned examples kept to recognize a repeated request"""
     seconds: PositiveFloat = 30.0

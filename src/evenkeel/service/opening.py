@@ -2,7 +2,9 @@
 
 import json
 import sqlite3
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -12,39 +14,110 @@ from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.learning.learner import Learner
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.store import queries, versions
+from evenkeel.service.store import queries, version_rows, versions
+from evenkeel.service.store.agreement import disagreement, position_of, ways_out
 from evenkeel.service.store.counters import Counters
-from evenkeel.service.store.journal import Journal
+from evenkeel.service.store.cutter import Cutter
+from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
+from evenkeel.service.store.queries import UnknownError
+from evenkeel.service.store.recovery import Resumed, resume
+from evenkeel.service.store.schema import new_identity
 from evenkeel.service.worker.pipe import Published
 
 
-def current(
-    model_folder: ModelFolder, config: ServiceConfig, journal: Journal, rollback: int | None
-) -> tuple[Published, Counters]:
-    """Return the version to resume from: the current one, or an earlier one that becomes the current one."""
+@dataclass(frozen=True)
+class Start:
+    """How to start: from an earlier version, or with a new journal."""
+
+    rollback: int | None = None
+    new_journal: bool = False
+
+
+def open_journal(model_folder: ModelFolder, config: ServiceConfig, start: Start) -> tuple[Journal, str | None]:
+    """Return the journal, and why it does not belong to the versions, if it does not.
+
+    Raise JournalError if it cannot be used, or does not belong to the versions and nothing says what to do about it.
+    """
+    if start.new_journal:
+        model_folder.set_aside(*model_folder.journal_files())
+    try:
+        trouble = disagreement(model_folder)
+    except sqlite3.Error as error:
+        raise JournalError(
+            f"The journal {str(model_folder.journal)!r} cannot be used: {error}. It was left unchanged."
+        ) from error
+    if trouble is not None and start == Start():
+        raise JournalError(f"{trouble} {ways_out(model_folder, readable(model_folder))}")
+    tidy = partial(queries.tidy, ids=config.limits.ids)
+    cutter = Cutter(config.batches.size, config.batches.wait)
+    return Journal(model_folder.journal, model_folder.mark, tidy=tidy, cutter=cutter), trouble
+
+
+def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> Resumed:
+    """Return what to resume from: the current version, or an earlier one that becomes the current one."""
     _require_same_learner(model_folder, config, journal)
-    number = journal.do(partial(queries.value, name="current"))
-    if rollback is None:
-        learner, counters = versions.load(model_folder, number)
+    keep = config.checkpoints.keep
+    if start.rollback is None:
+        try:
+            resumed = resume(model_folder, journal, keep)
+        except JournalError as error:
+            raise JournalError(
+                f"{error} `evenkeel serve {model_folder.path} --rollback N` starts from another one: "
+                f"{_listed(readable(model_folder))}."
+            ) from None
     else:
-        _, counters = versions.load(model_folder, rollback)
-        counters.learned = _learned(journal, counters)
-        keep = config.checkpoints.keep
-        learner, version = versions.go_back(model_folder, journal, counters, rollback, learned=number, keep=keep)
-        number = version.number
-    _delete_orphans(model_folder, journal)
-    return Published.of(learner, number), counters
+        number = journal.do(partial(queries.value, name="current"))
+        _, counters = versions.load(model_folder, start.rollback)
+        counters.learned = journal.do(partial(queries.learned, refused=counters.refused))
+        learner, version = versions.go_back(model_folder, journal, counters, start.rollback, learned=number, keep=keep)
+        resumed = learner, counters, version.number, None
+    _clear(model_folder, journal)
+    return resumed
 
 
-def _learned(journal: Journal, counters: Counters) -> int:
-    """Return how many accepted examples are not waiting: those learned since an earlier version count, though lost."""
+def adopt(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, number: int | None) -> Resumed:
+    """Continue from a version that the journal does not know, or does not know all of. None: the newest readable."""
+    number = _newest(model_folder) if number is None else number
+    path = model_folder.version(number)
+    if not path.exists():
+        raise UnknownError(f"There is no version {number}; there are {_listed(readable(model_folder))}.")
+    learner, counters = versions.load(model_folder, number)
+    identity, new = new_identity(), _next_number(model_folder, journal)
+    adoption = partial(
+        version_rows.adopt,
+        identity=identity,
+        seq=counters.seq if _is_of(path, journal) else None,
+        learned=counters.learned,
+        refused=counters.refused,
+    )
+    made_for = partial(queries.set_value, name="learner", value=json.dumps(config.determining()))
+    versions.save(
+        model_folder,
+        journal,
+        learner,
+        counters,
+        new,
+        keep=config.checkpoints.keep,
+        asked=True,
+        note=f"back to version {number}",
+        back_to=new,
+        also=[adoption, made_for],
+        identity=identity,
+    )
+    _set_aside_unknown(model_folder, journal)  # even what is said to be half-written: the record may be of another time
+    return learner, counters, new, None
 
-    def count(db: sqlite3.Connection) -> int:
-        accepted, withdrawn = (int(queries.value(db, name)) for name in ("accepted", "withdrawn"))
-        return accepted - withdrawn - queries.waiting(db)[0] - counters.refused
 
-    return journal.do(count)
+def _is_of(version: Path, journal: Journal) -> bool:
+    """Check whether a version was written with this journal."""
+    carried = position_of(version)
+    return carried is not None and carried.identity == journal.do(queries.position).identity
+
+
+def _next_number(model_folder: ModelFolder, journal: Journal) -> int:
+    """Return a number that neither a file nor the journal has."""
+    return max(int(journal.do(queries.next_number)), 1 + max(model_folder.versions(), default=0))
 
 
 def newest_readable(model_folder: ModelFolder, failure: str) -> Published:
@@ -55,6 +128,22 @@ def newest_readable(model_folder: ModelFolder, failure: str) -> Published:
         except CheckpointError:
             continue
     raise RunError(f"{failure} No version in {str(model_folder.path)!r} can be read either.")
+
+
+def readable(model_folder: ModelFolder) -> list[int]:
+    """Return the numbers of the versions that can be read, the oldest first."""
+    return [number for number in model_folder.versions() if versions.is_readable(model_folder.version(number))]
+
+
+def _newest(model_folder: ModelFolder) -> int:
+    numbers = readable(model_folder)
+    if not numbers:
+        raise RunError(f"No version in {str(model_folder.path)!r} can be read.")
+    return numbers[-1]
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
 
 
 def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
@@ -74,13 +163,20 @@ def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, jour
         )
 
 
-def _delete_orphans(model_folder: ModelFolder, journal: Journal) -> None:
-    """Delete files of versions that were not recorded in the journal before the process was killed."""
+def _clear(model_folder: ModelFolder, journal: Journal) -> None:
+    """Delete files that were being written or deleted, and set those aside that the journal does not know."""
     model_folder.delete_partial()
-    known = {version.number for version in journal.do(queries.versions)}
-    for number in model_folder.versions():
-        if number not in known:
-            model_folder.version(number).unlink()
+    for number in journal.do(version_rows.unfinished):
+        model_folder.version(number).unlink(missing_ok=True)
+        journal.do(partial(version_rows.drop, number=number))
+    _set_aside_unknown(model_folder, journal)
+
+
+def _set_aside_unknown(model_folder: ModelFolder, journal: Journal) -> None:
+    """Set the versions aside that the journal does not keep."""
+    known = {version.number for version in journal.do(version_rows.kept)}
+    unknown = [number for number in model_folder.versions() if number not in known]
+    model_folder.set_aside(*map(model_folder.version, unknown))
 
 
 def fresh(config: ServiceConfig) -> Learner:

@@ -5,38 +5,32 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from evenkeel.errors import DivergenceError, InputError, nearest, some
-from evenkeel.service.examples import (
-    Accepted,
-    Answer,
-    Example,
-    FullError,
-    Names,
-    digest,
-    likeliest,
-)
-from evenkeel.service.opening import current, fresh, newest_readable
+from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, digest, likeliest
+from evenkeel.service.opening import Start, adopt, current, fresh, newest_readable, open_journal
 from evenkeel.service.samples import unpack
-from evenkeel.service.store import queries
-from evenkeel.service.store.cutter import Cutter
+from evenkeel.service.store import aside, queries, version_rows
+from evenkeel.service.store.aside import SetAside
+from evenkeel.service.store.forgotten import Forgotten
 from evenkeel.service.store.journal import Journal, JournalError, Operation
 from evenkeel.service.store.model_folder import ModelFolder
-from evenkeel.service.store.predictions import Prediction, Predictions
-from evenkeel.service.store.queries import Version
-from evenkeel.service.worker.pipe import Forgotten, Published
+from evenkeel.service.store.predictions import Kept, Prediction, Predictions
+from evenkeel.service.store.version_rows import Version
+from evenkeel.service.worker.futures import after
+from evenkeel.service.worker.pipe import Published
 from evenkeel.service.worker.supervisor import Supervisor
 
 
 class Service:
     """An open MODEL_DIR. If the journal cannot be used, it still predicts, and reports why it does not learn.
 
-    `rollback`: start from this earlier version. `apart`: learn in a separate process, so that predictions never wait.
+    `rollback`: start from this earlier version. `new_journal`: set the journal aside, and start a new one. `apart`:
+    learn in a separate process, so that predictions never wait.
     """
 
     def __init__(
@@ -46,6 +40,7 @@ class Service:
         overrides: Sequence[str] = (),
         *,
         rollback: int | None = None,
+        new_journal: bool = False,
         apart: bool = False,
     ) -> None:
         self.model_folder = ModelFolder(path)
@@ -53,6 +48,7 @@ class Service:
         self.started_at = time.monotonic()
         self.seconds_a_sample = 1.0  # that recent predictions took; a guess until there was one
         self.failure: str | None = None
+        self._notice: str | None = None  # what was wrong at the start, though it learns
         self.journal: Journal | None = None
         self.predictions: Predictions | None = None
         self.supervisor: Supervisor | None = None
@@ -63,28 +59,36 @@ class Service:
             fresh(self.config)  # raises before the folder is created if the config is invalid
             self.model_folder.make()
         try:
-            self._open(rollback, apart)
+            self._open(Start(rollback, new_journal), apart)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, rollback: int | None, apart: bool) -> None:
+    def _open(self, start: Start, apart: bool) -> None:
         try:
             self.model_folder.lock()
             if not self.model_folder.exists:
                 self.model_folder.write(self.config)
-            tidy = partial(queries.tidy, ids=self.config.limits.ids)
-            cutter = Cutter(self.config.batches.size, self.config.batches.wait)
-            self.journal = Journal(self.model_folder.journal, queries.SCHEMA, tidy=tidy, cutter=cutter)
-            self.predictions = Predictions(self.model_folder.predictions, self.config.limits.predictions)
+            self._resume(start, apart)
         except (JournalError, OSError) as error:
             self.failure = str(error)
             self._fixed = newest_readable(self.model_folder, self.failure)
             return
-        published, counters = current(self.model_folder, self.config, self.journal, rollback)
+        self.model_folder.write(self.config)
+
+    def _resume(self, start: Start, apart: bool) -> None:
+        """Open the databases, and resume from the current version or the one that `start` demands."""
+        self.journal, trouble = open_journal(self.model_folder, self.config, start)
+        self.predictions = Predictions(self.model_folder.predictions, Kept.of(self.config.limits))
+        if trouble is None:
+            resumed = current(self.model_folder, self.config, self.journal, start)
+        else:
+            resumed = adopt(self.model_folder, self.config, self.journal, start.rollback)
+        learner, counters, number, self._notice = resumed
+        self.journal.start_marking()
+        published = Published.of(learner, number)
         self._labels = set(published.classifier.classes) | self.journal.do(queries.waiting)[1]
         self.supervisor = Supervisor(self.model_folder, self.config, self.journal, published, counters, apart=apart)
-        self.model_folder.write(self.config)
 
     def start(self) -> None:
         """Start learning."""
@@ -117,6 +121,11 @@ class Service:
             return self.failure
         unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
         return self.supervisor.error or unwritten
+
+    @property
+    def notice(self) -> str | None:
+        """Return what someone should know although the service learns: a version was damaged. None if all is well."""
+        return self._notice if self.supervisor is None else self.supervisor.notice or self._notice
 
     # For clients
 
@@ -185,9 +194,32 @@ class Service:
     # For admins
 
     def forget(self, id: str) -> "Future[Forgotten]":
-        """Remove an example or a prediction from the journal, memory and all kept versions."""
+        """Remove an example or a prediction from the journal, memory and all versions."""
+
+        def one(answers: dict[str, Forgotten | None]) -> Forgotten:
+            answer = answers[id]
+            if answer is None:
+                raise queries.UnknownError(
+                    f"Nothing is stored under the id {id!r}, neither in the journal nor in memory."
+                )
+            return answer
+
+        return after(self.forget_all([id]), one)
+
+    def forget_all(self, ids: Sequence[str]) -> "Future[dict[str, Forgotten | None]]":
+        """Remove many examples or predictions in one pass. The answer is None for an id that is not known."""
         supervisor, _ = self._require_learning()
-        return supervisor.command("forget", id=id, prediction=self._kept().forget(id))
+        return supervisor.command("forget", ids=list(dict.fromkeys(ids)), predictions=self._kept().forget(ids))
+
+    def list_aside(self) -> "Future[list[SetAside]]":
+        """Return the examples that could not be learned, by batch."""
+        _, journal = self._require_learning()
+        return journal.write(aside.listed)
+
+    def settle_aside(self, command: Literal["retry", "drop"], batch: int | None = None) -> "Future[int]":
+        """Let examples that were set aside wait again, or drop them: those of a batch, or all. Returns how many."""
+        supervisor, _ = self._require_learning()
+        return supervisor.command(command, batch=batch)
 
     def save(self, note: str = "") -> "Future[Version]":
         """Save a version now."""
@@ -202,7 +234,7 @@ class Service:
     def list_versions(self) -> "Future[list[Version]]":
         """Return the versions that are kept."""
         _, journal = self._require_learning()
-        return journal.write(queries.versions)
+        return journal.write(version_rows.kept)
 
     def counts(self) -> "Future[dict[str, int]]":
         """Return the journal's counts since the beginning: accepted, withdrawn, labelled and right."""
@@ -216,8 +248,6 @@ class Service:
         """Return the supervisor and the journal; raise JournalError if nothing can be learned."""
         if self.supervisor is None or self.journal is None:
             raise _only_predicts(self.failure)
-        if self.supervisor.over is not None:
-            raise _only_predicts(self.supervisor.over)
         return self.supervisor, self.journal
 
     def _require_few(self, count: int) -> None:

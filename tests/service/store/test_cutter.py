@@ -22,7 +22,7 @@ class Woken(Journal):
     """A journal that counts how often it wakes the worker."""
 
     def __init__(self, path: Path, wait: float) -> None:
-        super().__init__(path, queries.SCHEMA, tidy=lambda _: False, cutter=Cutter(SIZE, wait))
+        super().__init__(path, path.with_suffix(".mark"), tidy=lambda _: False, cutter=Cutter(SIZE, wait))
         self.wakes = 0
         self.cutter.wake = self._count
 

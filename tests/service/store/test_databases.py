@@ -14,16 +14,17 @@ from starlette.testclient import TestClient
 from evenkeel.service.examples import Example
 from evenkeel.service.http.app import make_app
 from evenkeel.service.service import Service
-from evenkeel.service.store import queries
-from evenkeel.service.store.journal import JournalError, open_database, open_reader
+from evenkeel.service.store import forgotten, queries, schema, version_rows
+from evenkeel.service.store.cutter import Cutter
+from evenkeel.service.store.journal import Journal, JournalError, open_database, open_reader
 from evenkeel.service.store.keys import Keyring
-from evenkeel.service.store.predictions import Prediction, Predictions
+from evenkeel.service.store.predictions import Kept, Prediction, Predictions
 from tests.helpers.services import Open, adds_up, examples, teach
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(open_database(tmp_path / "journal.sqlite", queries.SCHEMA, flushed=True)) as db:
+    with closing(open_database(tmp_path / "journal.sqlite", schema.prepare, flushed=True)) as db:
         yield db
 
 
@@ -104,7 +105,7 @@ def test_a_journal_that_cannot_be_read_is_reported_and_tried_again(
 def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
     """Small rows move between pages when others are deleted; SQLite does not overwrite what they leave behind."""
     path, rng, sent = tmp_path / "journal.sqlite", random.Random(1), dict[str, bytes]()
-    with closing(open_database(path, queries.SCHEMA, flushed=False)) as db:
+    with closing(open_database(path, schema.prepare, flushed=False)) as db:
         for _ in range(60):
             names = [f"e{len(sent) + place}-{rng.random()}" for place in range(rng.choice((1, 5, 32, 200)))]
             new = [Example(rng.randbytes(100), 0, id, b"d" * 16 if rng.random() < 0.5 else b"") for id in names]
@@ -113,10 +114,13 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
             queries.accept(db, new)
             queries.cut(db, 32, partial=rng.random() < 0.3)
             if rng.random() < 0.4:
-                queries.set_value(db, "current", queries.value(db, "batch") - rng.choice((0, 1, 5)))
+                for number in (1, 2):  # two checkpoints
+                    last = queries.value(db, "batch") - rng.choice((0, 1, 5)) + number
+                    version_rows.note(db, version_rows.Version(last, 0, 0, False, ""), keep=2)
                 while queries.tidy(db, ids=1_000_000):
                     pass
             db.execute("COMMIT")
+        forgotten.note(db, {"e0": forgotten.Forgotten(False, 0, 0, False)})
         held = {id for (id,) in db.execute("SELECT id FROM examples WHERE x IS NOT NULL")}
 
     def pieces() -> int:
@@ -126,7 +130,8 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
 
     if not pieces():
         pytest.skip("This version of SQLite leaves none.")
-    open_database(path, queries.SCHEMA, flushed=False).close()
+    cutter = Cutter(32, 0)
+    Journal(path, tmp_path / "journal.mark", tidy=lambda _: False, cutter=cutter).close()
     assert not pieces()
 
 
@@ -138,7 +143,7 @@ def prediction(number: int) -> Prediction:
 
 
 def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> None:
-    with closing(Predictions(tmp_path / "predictions.sqlite", most=1_000)) as kept:
+    with closing(Predictions(tmp_path / "predictions.sqlite", most=Kept(1_000))) as kept:
         kept.remember([prediction(1)])
         kept._db.execute("PRAGMA max_page_count = 6")  # a full disk
         with pytest.raises(JournalError, match="The predictions cannot be written or read"):
@@ -148,18 +153,39 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         kept.remember([prediction(2)])
         assert set(kept.fetch(["p1", "p2", "p3"])) == {"p1", "p2"}
         kept.drop(["p1", "p9"])
-        assert kept.forget("p2")
-        assert not kept.forget("p2")
+        assert kept.forget(["p2", "p1"]) == ["p2"]
+        assert not kept.forget(["p2"])
         assert not kept.fetch(["p1", "p2"])
     with pytest.raises(JournalError, match="closed"):
         kept.remember([prediction(3)])
+
+
+def test_predictions_are_kept_within_a_number_of_bytes(tmp_path: Path) -> None:
+    path, limit = tmp_path / "predictions.sqlite", Kept(1_000, bytes=20_000)
+    for first in (0, 20):  # also after a restart
+        with closing(Predictions(path, limit)) as kept:
+            for number in range(first, first + 20):
+                kept.remember([prediction(number)])
+            left = sorted(int(id[1:]) for id in kept.fetch([f"p{number}" for number in range(40)]))
+            assert left == list(range(left[0], first + 20))  # the newest
+            assert 9 <= len(left) <= 10  # of 2,000 bytes each
+
+
+def test_predictions_are_kept_for_a_while_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1e9
+    monkeypatch.setattr("evenkeel.service.store.predictions.time.time", lambda: now)
+    with closing(Predictions(tmp_path / "predictions.sqlite", Kept(1_000, seconds=60))) as kept:
+        for number in range(10):
+            kept.remember([prediction(number)])
+            now += 30
+        assert set(kept.fetch([f"p{number}" for number in range(10)])) == {"p7", "p8", "p9"}
 
 
 def test_no_answer_waits_long_for_another_process_that_uses_the_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "predictions.sqlite"
-    with closing(Predictions(path, most=1_000)) as kept, closing(sqlite3.connect(path)) as other:
+    with closing(Predictions(path, most=Kept(1_000))) as kept, closing(sqlite3.connect(path)) as other:
         kept.remember([prediction(1)])
         other.execute("BEGIN IMMEDIATE")
         begun = time.monotonic()
@@ -174,10 +200,10 @@ def test_no_answer_waits_long_for_another_process_that_uses_the_predictions(
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM predictions").fetchall()
         with pytest.raises(JournalError, match="Another process is reading"):
-            kept.forget("p1")
+            kept.forget(["p1"])
         other.execute("ROLLBACK")
-        assert kept.forget("p1")  # as if the first attempt had succeeded
-        assert not kept.forget("p1")
+        assert kept.forget(["p1"])  # as if the first attempt had succeeded
+        assert not kept.forget(["p1"])
         assert not kept.fetch(["p1", "p2"])
 
 
@@ -215,5 +241,20 @@ def test_forgetting_on_a_full_disk_is_refused_and_can_be_done_later(
         refused = http.delete(f"/v1/examples/{id}")
     assert refused.status_code == 503
     assert "disk is full" in refused.json()["error"]
-    assert http.delete(f"/v1/examples/{id}").json()["prediction"]
-    assert http.delete(f"/v1/examples/{id}").status_code == 404
+    first = http.delete(f"/v1/examples/{id}").json()
+    assert first["prediction"]
+    assert http.delete(f"/v1/examples/{id}").json() == first
+    assert http.delete("/v1/examples/unknown").status_code == 404
+
+
+def test_many_are_forgotten_with_one_request_that_may_be_repeated(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(8, own="e"))
+    http = client(service)
+    first = http.post("/v1/forget", json={"ids": ["e1", "e2", "unknown"]}).json()
+    assert first["unknown"] == ["unknown"]
+    assert {id: answer["memory"] for id, answer in first["forgotten"].items()} == {"e1": 1, "e2": 1}
+    assert http.post("/v1/forget", json={"ids": ["e1", "e2", "unknown"]}).json() == first
+    assert http.get("/v1/set-aside").json() == []
+    assert http.post("/v1/set-aside/retry").status_code == 404
+    assert http.post("/v1/set-aside/keep").status_code == 422

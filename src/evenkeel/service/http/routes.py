@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from fastapi import FastAPI, Request, Response
@@ -14,17 +14,22 @@ from evenkeel.service.http.auth import needs
 from evenkeel.service.http.requests import Question, Reader
 from evenkeel.service.http.responses import as_json, done, errors
 from evenkeel.service.http.schemas import (
+    Batch,
+    ForgetAnswer,
+    Ids,
     LearnAnswer,
     Note,
     PredictAnswer,
+    SettledAnswer,
     TruthOrTruths,
     Truths,
     VersionsAnswer,
 )
 from evenkeel.service.service import Service
+from evenkeel.service.store.aside import SetAside
+from evenkeel.service.store.forgotten import Forgotten
 from evenkeel.service.store.journal import JournalError
-from evenkeel.service.store.queries import Version
-from evenkeel.service.worker.pipe import Forgotten
+from evenkeel.service.store.version_rows import Version
 
 QUICK = 0.002  # seconds for which a prediction may block the event loop
 
@@ -81,6 +86,23 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
     async def forget(id: str) -> Any:
         """Remove an example from journal and memory. What the weights learned from it remains."""
         return await done(service.forget(id))
+
+    @app.post("/v1/forget", dependencies=admin, response_model=ForgetAnswer)
+    async def forget_many(ids: Ids) -> Any:
+        """Remove many examples in one pass; learning continues meanwhile. Safe to repeat: the answer is the same."""
+        answers = await done(service.forget_all(ids.ids))
+        forgotten = {id: answer for id, answer in answers.items() if answer is not None}
+        return {"forgotten": forgotten, "unknown": [id for id in answers if id not in forgotten]}
+
+    @app.get("/v1/set-aside", dependencies=admin, response_model=list[SetAside])
+    async def set_aside() -> Any:
+        """List the examples that could not be learned, by batch."""
+        return await done(service.list_aside())
+
+    @app.post("/v1/set-aside/{command}", dependencies=admin, response_model=SettledAnswer, responses=errors(404))
+    async def settle_aside(command: Literal["retry", "drop"], batch: Batch | None = None) -> Any:
+        """Learn examples that were set aside after all, or drop them: those of one batch, or all."""
+        return {"examples": await done(service.settle_aside(command, batch))}
 
     @app.get("/v1/versions", dependencies=admin, response_model=VersionsAnswer)
     async def versions() -> Any:

@@ -7,13 +7,17 @@ from pydantic_core import from_json
 
 from evenkeel.errors import InputError
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.store.queries import Version
+from evenkeel.service.store.forgotten import Forgotten
+from evenkeel.service.store.version_rows import Version
 
 MARKS_PER_EXAMPLE = 64  # quotes, or braces, that a body may hold for each example: far more than it needs
 ID = r"^[A-Za-z0-9._:@+=-]+$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+
+
+Batch = Annotated[int, Field(ge=0, lt=2**63, description="Number of a batch")]
 
 
 class Body(BaseModel):
@@ -52,6 +56,19 @@ class PredictAnswer(BaseModel):
 class VersionsAnswer(BaseModel):
     current: int
     versions: list[Version]
+
+
+class Ids(Body):
+    ids: list[Text] = Field(min_length=1, max_length=10_000, description="Ids of examples or predictions")
+
+
+class ForgetAnswer(BaseModel):
+    forgotten: dict[str, Forgotten] = Field(description="What was removed, by id")
+    unknown: list[str] = Field(description="Ids that nothing is stored under")
+
+
+class SettledAnswer(BaseModel):
+    examples: int = Field(description="Examples that were set aside and no longer are")
 
 
 class Note(Body):

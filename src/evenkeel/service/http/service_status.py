@@ -16,6 +16,7 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "version": published.version,
         "state": _state(service),
         "error": service.problem,
+        "notice": service.notice,
         "title": title_of(config),
         "input": {"kind": "vector", "features": config.input.features}
         if config.input.size is None

@@ -22,7 +22,8 @@ class Counters:
     """Counts of examples learned, refused and predicted, and their history."""
 
     learned: int = 0
-    refused: int = 0  # accepted, but their update was not finite
+    refused: int = 0  # accepted, but could not be learned, and set aside
+    seq: int = 0  # of the last example in the journal that was handled
     tested: int = 0  # predicted before they were learned
     right: int = 0
     counts: dict[Hashable, int] = field(default_factory=dict)  # learned examples of each label
@@ -57,6 +58,7 @@ class Counters:
         return {
             "learned": self.learned,
             "refused": self.refused,
+            "seq": self.seq,
             "tested": self.tested,
             "right": self.right,
             "counts": [[label, count] for label, count in self.counts.items()],
@@ -71,6 +73,7 @@ class Counters:
         return cls(
             learned=state["learned"],
             refused=state["refused"],
+            seq=state.get("seq", 0),
             tested=state["tested"],
             right=state["right"],
             counts=dict(state["counts"]),

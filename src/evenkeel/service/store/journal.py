@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evenkeel.errors import EvenkeelError
+from evenkeel.service.store import queries, schema
 from evenkeel.service.store.cutter import Cutter
+from evenkeel.service.store.mark import MarkFile
 
 T = TypeVar("T")
 TIDY = 0.05  # seconds between steps of tidying while idle
@@ -37,16 +39,22 @@ class _Order:
 
 
 class Journal:
-    """A database with one writer. Each operation is done whole or not at all; `tidy` is done in steps between them."""
+    """A database with one writer. Each operation is done whole or not at all; `tidy` is done in steps between them.
 
-    def __init__(self, path: Path, schema: str, *, tidy: "Operation[bool]", cutter: Cutter) -> None:
+    After each commit, `mark` is where the position is written.
+    """
+
+    def __init__(self, path: Path, mark: Path, *, tidy: "Operation[bool]", cutter: Cutter) -> None:
         self.path = path
         self.failure: str | None = None  # why it cannot be written; None again as soon as it can
         self.cutter = cutter
         self._tidy = tidy
         self._untidy = True
         self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
-        self._db = open_database(path, schema, flushed=True)
+        self._db = open_database(path, schema.prepare, flushed=True)
+        _remove_pieces(self._db)
+        self._mark = MarkFile(mark)
+        self._marking = False
         self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._writer.start()
 
@@ -61,6 +69,11 @@ class Journal:
     def do(self, operation: Operation[T]) -> T:
         """Run an operation and return its result once it is durable."""
         return self.write(operation).result()
+
+    def start_marking(self) -> None:
+        """Write the mark, now and after each commit: the journal belongs to the versions."""
+        self._marking = True
+        self._mark.write(self.do(queries.advance))
 
     def tidy(self) -> None:
         """Start tidying."""
@@ -80,6 +93,7 @@ class Journal:
         self._queue.put(None)
         self._writer.join()
         self._db.close()
+        self._mark.close()
 
     def _order(self, operation: Operation[T], *, alone: bool) -> "Future[T]":
         future: Future[T] = Future()
@@ -122,7 +136,7 @@ class Journal:
         Batches are cut if anything was written, or that is `due`: reading must not fail because of a full disk.
         """
         outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
-        changes = self._db.total_changes
+        changes, position = self._db.total_changes, None
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for order in group:
@@ -131,6 +145,8 @@ class Journal:
                 self._untidy = self._tidy(self._db)
             if due or self._db.total_changes > changes:
                 self.cutter.cut(self._db)
+            if self._db.total_changes > changes:
+                position = queries.advance(self._db)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:  # a full or broken disk, a damaged page: nothing of the group is written
             self._untidy = False
@@ -142,6 +158,8 @@ class Journal:
         else:
             probed = any(order.operation is _probe for order in group)
             self.failure = None if probed or self._db.total_changes > changes else self.failure
+            if position is not None and self._marking:
+                self._mark.write(position)
         for future, result, exception in outcomes:
             if exception is None:
                 future.set_result(result)
@@ -175,7 +193,21 @@ class Journal:
 
 def _probe(db: sqlite3.Connection) -> None:
     """Write without changing anything."""
-    db.execute("PRAGMA user_version = 1")
+    db.execute("UPDATE meta SET value = value WHERE name = 'batch'")
+
+
+def _remove_pieces(db: sqlite3.Connection) -> None:
+    """Rewrite the database if anything was forgotten since the last start."""
+    if queries.value(db, "unscrubbed"):
+        with suppress(sqlite3.OperationalError):  # there may be no room for it; then the next start tries again
+            rewrite(db)
+            queries.set_value(db, "unscrubbed", 0)
+
+
+def rewrite(db: sqlite3.Connection) -> None:
+    """Rewrite a database, on the disk: pieces of deleted data may be left where rows were moved between pages."""
+    db.execute("VACUUM")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def truncate_log(db: sqlite3.Connection) -> None:
@@ -194,7 +226,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return db
 
 
-def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connection:
+def open_database(path: Path, prepare: Operation[object], *, flushed: bool) -> sqlite3.Connection:
     """Open a database for writing, and check it: better to find a damaged page now than in the middle of the night.
 
     `flushed`: what is committed survives a power cut; otherwise it survives only a kill.
@@ -207,10 +239,7 @@ def open_database(path: Path, schema: str, *, flushed: bool) -> sqlite3.Connecti
         check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if check != "ok":
             raise sqlite3.DatabaseError(check)
-        db.executescript(schema)
-        with suppress(sqlite3.OperationalError):  # there may be no room for it
-            db.execute("PRAGMA temp_store = MEMORY")
-            db.execute("VACUUM")  # pieces of deleted data may be left where rows were moved between pages
+        prepare(db)
     except sqlite3.Error as error:
         raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It was left unchanged.") from error
     return db

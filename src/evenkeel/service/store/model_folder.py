@@ -1,6 +1,7 @@
 """MODEL_DIR: the files of a service, owned by one process at a time."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -8,7 +9,7 @@ import tomli_w
 
 from evenkeel.config.loading import read_tables
 from evenkeel.errors import BusyError, SettingsError
-from evenkeel.files import lock, write_whole
+from evenkeel.files import flush_folder, lock, write_whole
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig, load_service
 
@@ -16,13 +17,18 @@ CONFIG = "service.toml"
 
 
 class ModelFolder:
-    """A folder with `service.toml`, `journal.sqlite`, `predictions.sqlite`, `versions/` and `keys.json`."""
+    """A folder with `service.toml`, `journal.sqlite`, `predictions.sqlite`, `versions/` and `keys.json`.
+
+    `journal.mark` is how far the journal had come; `set-aside/` holds files that are not used, but not ours to delete.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journal = path / "journal.sqlite"
+        self.mark = path / "journal.mark"
         self.predictions = path / "predictions.sqlite"
         self.keys = path / "keys.json"
+        self.aside = path / "set-aside"
         self._versions = path / "versions"
         self._lock: BinaryIO | None = None
 
@@ -48,6 +54,19 @@ class ModelFolder:
         """Delete incomplete files of versions, left by a process that was killed."""
         for path in self._versions.glob(".*.partial"):
             path.unlink()
+
+    def set_aside(self, *paths: Path) -> None:
+        """Move files to `set-aside/`, under names that are not in use there."""
+        for path in filter(Path.exists, paths):
+            self.aside.mkdir(exist_ok=True)
+            names = chain([path.name], (f"{path.stem}-{number}{path.suffix}" for number in count(2)))
+            path.rename(next(target for name in names if not (target := self.aside / name).exists()))
+            flush_folder(self.aside)
+            flush_folder(path.parent)
+
+    def journal_files(self) -> list[Path]:
+        """Return the paths of the journal: the database, its log and index, and the mark."""
+        return [self.mark, *(self.path / f"{self.journal.name}{part}" for part in ("", "-wal", "-shm"))]
 
     def lock(self) -> None:
         """Own the folder until `release` or the end of the process; raise BusyError if another process owns it."""

@@ -6,6 +6,7 @@ millisecond, and handing it to another thread would take several times as long.
 """
 
 import json
+import math
 import sqlite3
 import threading
 import time
@@ -14,10 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.service.store.journal import JournalError, open_database, truncate_log
+from evenkeel.service.config import ServiceLimits
+from evenkeel.service.store.journal import JournalError, open_database, rewrite, truncate_log
 from evenkeel.service.store.queries import marks
 
 PATIENCE = 0.1  # seconds for which an answer waits if another process has locked the database
+UNSCRUBBED = 1  # `user_version` if something was forgotten of which pieces may be left
 PAUSE = 1.0  # seconds after that in which no answer waits: they would wait one after another
 
 SCHEMA = """
@@ -41,23 +44,60 @@ class Prediction:
     x: bytes
 
 
-class Predictions:
-    """The newest `most` predictions. Safe to use from any thread."""
+@dataclass(frozen=True)
+class Kept:
+    """How many predictions are kept: the newest, within all of these limits."""
 
-    def __init__(self, path: Path, most: int) -> None:
+    count: int
+    bytes: int = 2**62
+    seconds: float = math.inf
+
+    @classmethod
+    def of(cls, limits: ServiceLimits) -> "Kept":
+        """Return what a config says."""
+        hours = math.inf if limits.prediction_hours is None else limits.prediction_hours
+        return cls(limits.predictions, limits.prediction_bytes, 3600 * hours)
+
+
+class Predictions:
+    """The newest predictions. Safe to use from any thread.
+
+    A clock that jumps back keeps them longer; one that jumps ahead drops them early.
+    """
+
+    def __init__(self, path: Path, most: Kept) -> None:
         self.most = most
         self._lock = threading.Lock()
         self._db = _open(path)
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
+        (self._bytes,) = self._db.execute("SELECT coalesce(sum(length(x)), 0) FROM predictions").fetchone()  # at most
         self._try_again = 0.0
         self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
 
     def remember(self, predictions: Sequence[Prediction]) -> None:
         """Keep these predictions, and drop the oldest ones beyond `most`."""
-        rows = [(each.id, each.version, json.dumps(each.answered), each.x) for each in predictions]
+        now = time.time()
+        rows = [(each.id, each.version, json.dumps(each.answered), each.x, now) for each in predictions]
         with self._transaction() as db:
-            db.executemany("INSERT INTO predictions (id, version, answered, x) VALUES (?, ?, ?, ?)", rows)
-            db.execute("DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most,))
+            db.executemany("INSERT INTO predictions (id, version, answered, x, time) VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute(
+                "DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most.count,)
+            )
+            db.execute("DELETE FROM predictions WHERE time < ?", (now - self.most.seconds,))
+            self._bytes += sum(len(each.x) for each in predictions)
+            if self._bytes > self.most.bytes:
+                self._drop_to_size(db)
+
+    def _drop_to_size(self, db: sqlite3.Connection) -> None:
+        """Drop the oldest until a tenth less than `most` is left, so that this is rarely done."""
+        room, last = 0.9 * self.most.bytes, 0
+        for seq, size in db.execute("SELECT seq, length(x) FROM predictions ORDER BY seq DESC"):
+            room -= size
+            if room < 0:
+                last = seq
+                break
+        db.execute("DELETE FROM predictions WHERE seq <= ?", (last,))
+        (self._bytes,) = db.execute("SELECT coalesce(sum(length(x)), 0) FROM predictions").fetchone()
 
     def fetch(self, ids: Sequence[str]) -> dict[str, Prediction]:
         """Return those of these predictions that are kept."""
@@ -70,18 +110,21 @@ class Predictions:
         with self._transaction() as db:
             db.execute(f"DELETE FROM predictions WHERE id IN ({marks(ids)})", ids)
 
-    def forget(self, id: str) -> bool:
-        """Delete a prediction so that nothing of it remains in any file, even if it was dropped before.
+    def forget(self, ids: Sequence[str]) -> list[str]:
+        """Delete predictions so that nothing of them remains in any file, even of those that were dropped before.
 
-        Return whether it was kept, also if an earlier attempt deleted it but could not empty the log.
+        Return which were kept, also if an earlier attempt deleted them but could not empty the log.
         """
         with self._transaction() as db:
-            if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
-                self._unscrubbed.add(id)
+            for id in ids:
+                if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
+                    self._unscrubbed.add(id)
+            if self._unscrubbed:
+                db.execute(f"PRAGMA user_version = {UNSCRUBBED}")
         with self._locked():
             truncate_log(self._db)
-            was_kept, self._unscrubbed = id in self._unscrubbed, set()
-            return was_kept
+            were_kept, self._unscrubbed = [id for id in ids if id in self._unscrubbed], set()
+            return were_kept
 
     def close(self) -> None:
         with self._lock:
@@ -112,14 +155,27 @@ class Predictions:
                 raise JournalError(f"The predictions cannot be written or read ({error}).") from error
 
 
+def _prepare(db: sqlite3.Connection) -> None:
+    """Create the table; rewrite the database if anything was forgotten since the last start."""
+    db.executescript(SCHEMA)
+    if "time" not in {row[1] for row in db.execute("PRAGMA table_info(predictions)")}:  # version 0.1 had no such column
+        db.execute("ALTER TABLE predictions ADD COLUMN time REAL")
+        db.execute("UPDATE predictions SET time = ?", (time.time(),))
+    db.execute("CREATE INDEX IF NOT EXISTS by_time ON predictions(time)")
+    if db.execute("PRAGMA user_version").fetchone()[0] == UNSCRUBBED:
+        with suppress(sqlite3.OperationalError):  # there may be no room for it; then the next start tries again
+            rewrite(db)
+            db.execute("PRAGMA user_version = 0")
+
+
 def _open(path: Path) -> sqlite3.Connection:
     """Open the database. Nothing in it was promised to anyone, so a damaged one is set aside."""
     try:
-        return open_database(path, SCHEMA, flushed=False)
+        return open_database(path, _prepare, flushed=False)
     except JournalError as error:
         if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
             raise
         path.replace(path.with_name(f"{path.name}.damaged"))
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        return open_database(path, SCHEMA, flushed=False)
+        return open_database(path, _prepare, flushed=False)

@@ -1,46 +1,21 @@
-"""What the journal holds: examples, batches, answers, versions. Each function is one operation."""
+"""What the journal holds: examples, batches and answers. Each function is one operation; `version_rows` has more."""
 
 import json
 import sqlite3
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from evenkeel.errors import InputError
 from evenkeel.service.examples import Example
+from evenkeel.service.store.checksums import BATCH, is_whole, row_checksum
+from evenkeel.service.store.mark import Position
 
 TIDY_ROWS = 128  # at a time, so that nobody waits long
 INSERT_ROWS = 64  # per statement: between two statements this thread may have to wait for its turn
 RECENT = 1_000  # last answers kept one by one, and last examples that recent accuracies are computed over
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS examples (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order in which they are learned
-    id TEXT NOT NULL UNIQUE,
-    own INTEGER NOT NULL,                   -- whether the client chose the id, and so may send it again
-    digest BLOB NOT NULL,                   -- of sample and label: what is sent again must be the same
-    label TEXT,                             -- JSON
-    x BLOB,                                 -- NULL, as the label, once it is inside a checkpoint
-    batch INTEGER                           -- NULL while it waits
-);
-CREATE INDEX IF NOT EXISTS waiting ON examples(seq) WHERE batch IS NULL;
-CREATE INDEX IF NOT EXISTS held ON examples(batch) WHERE x IS NOT NULL;
-CREATE TABLE IF NOT EXISTS answers (       -- of predictions that were labelled, the newest
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    right INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS versions (
-    number INTEGER PRIMARY KEY,             -- of the last batch inside
-    time REAL NOT NULL,
-    learned INTEGER NOT NULL,
-    asked INTEGER NOT NULL,                 -- whether someone asked for it
-    note TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value);
-INSERT OR IGNORE INTO meta VALUES ('batch', 0), ('current', 0), ('accepted', 0), ('withdrawn', 0), ('labelled', 0),
-    ('right', 0);
-"""
 
 
 class UnknownError(InputError):
@@ -57,17 +32,8 @@ class CutBatch:
 
     number: int
     examples: list[Example]
-
-
-@dataclass(frozen=True)
-class Version:
-    """What is recorded about a checkpoint."""
-
-    number: int
-    time: float
-    learned: int
-    asked: bool
-    note: str
+    last: int  # seq of the last example
+    damaged: tuple[tuple[int, str], ...] = ()  # seq and id of rows that fail their checksums: not among the examples
 
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
@@ -80,14 +46,20 @@ def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
             raise ConflictError(
                 f"The example {example.id!r} was accepted before with another sample or label. Give each its own id."
             )
-    fresh = [each for each, is_new in zip(examples, new, strict=True) if is_new]
-    for start in range(0, len(fresh), INSERT_ROWS):
-        part = fresh[start : start + INSERT_ROWS]
-        cells = [(each.id, bool(each.digest), each.digest, json.dumps(each.label), each.x) for each in part]
-        rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
-        db.execute(f"INSERT INTO examples (id, own, digest, label, x) VALUES {rows}", list(chain(*cells)))
-    _add(db, "accepted", sum(new))
+    _insert(db, [each for each, is_new in zip(examples, new, strict=True) if is_new])
+    add(db, "accepted", sum(new))
     return new
+
+
+def _insert(db: sqlite3.Connection, fresh: Sequence[Example]) -> None:
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'examples'").fetchone()
+    last = row[0] if row else 0
+    columns = [(each.id, bool(each.digest), each.digest, json.dumps(each.label), each.x) for each in fresh]
+    cells = [(seq, *each, row_checksum((seq, *each), None)) for seq, each in enumerate(columns, last + 1)]
+    for start in range(0, len(cells), INSERT_ROWS):
+        part = cells[start : start + INSERT_ROWS]
+        rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(part))
+        db.execute(f"INSERT INTO examples (seq, id, own, digest, label, x, checksum) VALUES {rows}", list(chain(*part)))
 
 
 def _digests(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes]:
@@ -104,11 +76,12 @@ def cut(db: sqlite3.Connection, size: int, *, partial: bool) -> tuple[int, int]:
     taken = count if partial else count - count % size
     batches = -(-taken // size)
     if batches:
-        first = _add(db, "batch", batches) - batches + 1
+        first = add(db, "batch", batches) - batches + 1
         db.execute(
-            "UPDATE examples SET batch = ? + (place - 1) / ? FROM (SELECT seq AS cut, row_number() OVER (ORDER BY seq) "
-            "AS place FROM examples WHERE batch IS NULL ORDER BY seq LIMIT ?) WHERE seq = cut",
-            (first, size, taken),
+            "UPDATE examples SET batch = number, checksum = checksum + ? * number FROM (SELECT seq AS cut, "
+            "? + (row_number() OVER (ORDER BY seq) - 1) / ? AS number FROM examples WHERE batch IS NULL ORDER BY seq "
+            "LIMIT ?) WHERE seq = cut",
+            (BATCH, first, size, taken),
         )
     return batches, count - taken
 
@@ -116,14 +89,19 @@ def cut(db: sqlite3.Connection, size: int, *, partial: bool) -> tuple[int, int]:
 def batches(db: sqlite3.Connection, after: int, most: int) -> list[CutBatch]:
     """Return the first batches after the one with this number, `most` at most, with their examples."""
     rows = db.execute(
-        "SELECT batch, id, label, x FROM examples WHERE x IS NOT NULL AND batch > :after AND batch < :most + "
-        "(SELECT min(batch) FROM examples WHERE x IS NOT NULL AND batch > :after) ORDER BY batch, seq",
+        "SELECT batch, checksum, seq, id, own, digest, label, x FROM examples WHERE x IS NOT NULL AND batch > :after "
+        "AND batch < :most + (SELECT min(batch) FROM examples WHERE x IS NOT NULL AND batch > :after) "
+        "ORDER BY batch, seq",
         {"after": after, "most": most},
     ).fetchall()
-    by_number: dict[int, CutBatch] = {}
-    for number, id, label, x in rows:
-        by_number.setdefault(number, CutBatch(number, [])).examples.append(Example(x, json.loads(label), id))
-    return list(by_number.values())
+    return [_batch(number, list(group)) for number, group in groupby(rows, key=lambda row: row[0])]
+
+
+def _batch(number: int, rows: Sequence[Any]) -> CutBatch:
+    good = [row for row in rows if is_whole(row[2:], number, row[1])]
+    examples = [Example(x, json.loads(label), id) for _, _, _, id, _, _, label, x in good]
+    damaged = tuple((row[2], str(row[3])) for row in rows if row not in good) if len(good) < len(rows) else ()
+    return CutBatch(number, examples, max(row[2] for row in rows), damaged)
 
 
 def last_cut(db: sqlite3.Connection) -> int:
@@ -138,32 +116,53 @@ def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
     where = "FROM examples WHERE x IS NOT NULL AND (batch IS NULL OR batch > ?)"
     count = db.execute(f"SELECT count(*) {where}", (current,)).fetchone()[0]
     labels = db.execute(f"SELECT DISTINCT label {where}", (current,)).fetchall()
-    return count, {json.loads(label) for (label,) in labels}
+    return count, {label for (text,) in labels for label in _read_label(text)}
+
+
+def _read_label(text: str) -> list[Hashable]:
+    """Return the label of a row; nothing if it is damaged."""
+    with suppress(ValueError, TypeError):
+        label = json.loads(text)
+        return [label] if isinstance(label, str | int) else []
+    return []
+
+
+def learned(db: sqlite3.Connection, refused: int) -> int:
+    """Return how many accepted examples are not waiting: those learned since an earlier version count, though lost."""
+    return int(value(db, "accepted")) - int(value(db, "withdrawn")) - waiting(db)[0] - refused
 
 
 @dataclass(frozen=True)
 class Held:
     """What the journal knows about an example."""
 
-    known: bool
-    batch: int | None = None
+    batch: int | None
+    aside: bool
+
+    def waits(self, number: int) -> bool:
+        """Check whether it is still to be learned, if the last batch learned is the one with this number."""
+        return not self.aside and (self.batch is None or self.batch > number)
 
 
-def find(db: sqlite3.Connection, id: str) -> Held:
-    """Return what the journal knows about an example."""
-    row = db.execute("SELECT batch FROM examples WHERE id = ?", (id,)).fetchone()
-    return Held(known=False) if row is None else Held(known=True, batch=row[0])
+def find(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
+    """Return what the journal knows about those examples that it knows."""
+    found: dict[str, Held] = {}
+    for start in range(0, len(ids), INSERT_ROWS):
+        part = ids[start : start + INSERT_ROWS]
+        rows = db.execute(f"SELECT id, batch, aside IS NOT NULL FROM examples WHERE id IN ({marks(part)})", part)
+        found |= {id: Held(batch, bool(aside)) for id, batch, aside in rows}
+    return found
 
 
-def delete(db: sqlite3.Connection, id: str, *, withdrawn: bool) -> None:
-    """Delete an example. `withdrawn`: it was not learned yet, and never will be."""
-    db.execute("DELETE FROM examples WHERE id = ?", (id,))
-    _add(db, "withdrawn", withdrawn)
+def delete(db: sqlite3.Connection, ids: Sequence[str], *, withdrawn: int) -> None:
+    """Delete examples. `withdrawn`: how many were not learned yet, and never will be."""
+    db.executemany("DELETE FROM examples WHERE id = ?", [(id,) for id in ids])
+    add(db, "withdrawn", withdrawn)
 
 
 def next_number(db: sqlite3.Connection) -> int:
     """Return a number for a version that does not end with a batch."""
-    return _add(db, "batch", 1)
+    return add(db, "batch", 1)
 
 
 def tell(db: sqlite3.Connection, labelled: Sequence[tuple[Example, Hashable | None]]) -> list[bool | None]:
@@ -176,7 +175,7 @@ def tell(db: sqlite3.Connection, labelled: Sequence[tuple[Example, Hashable | No
 
 
 def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | None) -> bool | None:
-    if answered is None and not find(db, example.id).known:
+    if answered is None and not find(db, [example.id]):
         raise UnknownError(
             f"There is no prediction {example.id!r}, or it is no longer kept. Send the example to /v1/learn."
         )
@@ -189,60 +188,52 @@ def _tell_one(db: sqlite3.Connection, example: Example, answered: Hashable | Non
     if not new:
         return None
     right = answered == example.label and type(answered) is type(example.label)
-    _add(db, "labelled", 1)
-    _add(db, "right", right)
+    add(db, "labelled", 1)
+    add(db, "right", right)
     db.execute("INSERT INTO answers (right) VALUES (?)", (right,))
     db.execute("DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - ?", (RECENT,))
     return right
 
 
-def note_version(db: sqlite3.Connection, version: Version, keep: int, back_to: int | None = None) -> list[int]:
-    """Make this version the current one, and return the numbers of those that are no longer kept.
-
-    `back_to`: the last batch that was learned; the examples of later batches wait to be cut again.
-    """
-    if back_to is not None:
-        db.execute("UPDATE examples SET batch = NULL WHERE batch > ?", (back_to,))
-    db.execute(
-        "INSERT INTO versions VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET time = excluded.time, "
-        "asked = max(asked, excluded.asked), note = iif(excluded.note = '', note, excluded.note)",
-        (version.number, version.time, version.learned, version.asked, version.note),
-    )
-    db.execute("UPDATE meta SET value = ? WHERE name = 'current'", (version.number,))
-    db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'batch'", (version.number,))
-    old = db.execute(
-        "DELETE FROM versions WHERE "
-        "number NOT IN (SELECT number FROM versions WHERE asked ORDER BY number DESC LIMIT ?) "
-        "AND number NOT IN (SELECT number FROM versions WHERE NOT asked ORDER BY number DESC LIMIT ?) "
-        "AND number != ? RETURNING number",
-        (keep, keep, version.number),
-    ).fetchall()
-    return [number for (number,) in old]
-
-
-def drop_version(db: sqlite3.Connection, number: int) -> None:
-    """Delete the record of a version."""
-    db.execute("DELETE FROM versions WHERE number = ?", (number,))
-
-
-def versions(db: sqlite3.Connection) -> list[Version]:
-    """Return the versions that are kept, the oldest first."""
-    rows = db.execute("SELECT number, time, learned, asked, note FROM versions ORDER BY number").fetchall()
-    return [Version(number, time, learned, bool(asked), note) for number, time, learned, asked, note in rows]
-
-
 def tidy(db: sqlite3.Connection, ids: int) -> bool:
-    """Drop some samples that are in a checkpoint, and ids too old to be repeated; return whether there is more."""
-    inside = (value(db, "current"), TIDY_ROWS)
-    rows = [seq for (seq,) in db.execute("SELECT seq FROM examples WHERE x IS NOT NULL AND batch <= ? LIMIT ?", inside)]
-    db.execute(f"DELETE FROM examples WHERE seq IN ({marks(rows)}) AND NOT own", rows)
-    db.execute(f"UPDATE examples SET x = NULL, label = NULL WHERE seq IN ({marks(rows)})", rows)
+    """Drop some samples that are in two checkpoints, and ids too old to be repeated; return whether there is more."""
+    inside = (held_twice(db), TIDY_ROWS)
+    rows = db.execute(
+        "SELECT seq, id, own, digest, batch FROM examples WHERE x IS NOT NULL AND batch <= ? AND aside IS NULL LIMIT ?",
+        inside,
+    ).fetchall()
+    nameless, own = ([row for row in rows if bool(row[2]) == chosen] for chosen in (False, True))
+    db.execute(f"DELETE FROM examples WHERE seq IN ({marks(nameless)})", [row[0] for row in nameless])
+    if rows:
+        db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'dropped'", (max(row[4] for row in rows),))
+    empty = [(row_checksum((*row[:4], None, None), row[4]), row[0]) for row in own]
+    db.executemany("UPDATE examples SET x = NULL, label = NULL, checksum = ? WHERE seq = ?", empty)
     old = db.execute(
         "DELETE FROM examples WHERE seq IN (SELECT seq FROM examples WHERE x IS NULL AND "
         "seq <= (SELECT max(seq) FROM examples) - ? ORDER BY seq LIMIT ?)",
         (ids, TIDY_ROWS),
     ).rowcount
     return TIDY_ROWS in (len(rows), old)
+
+
+def held_twice(db: sqlite3.Connection) -> int:
+    """Return the last batch whose examples are in two checkpoints that follow one another and were read back."""
+    row = db.execute(
+        "SELECT number FROM versions WHERE state = 'kept' AND line = (SELECT value FROM meta WHERE name = 'line') "
+        "ORDER BY number DESC LIMIT 1 OFFSET 1"
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def position(db: sqlite3.Connection) -> Position:
+    """Return the identity of the journal, and how many times it was changed."""
+    return Position(value(db, "identity"), int(value(db, "position")))
+
+
+def advance(db: sqlite3.Connection) -> Position:
+    """Count a change of the journal."""
+    add(db, "position", 1)
+    return position(db)
 
 
 def marks(values: Sequence[object]) -> str:
@@ -266,7 +257,7 @@ def recent_answers(db: sqlite3.Connection) -> list[bool]:
     return [bool(right) for (right,) in db.execute("SELECT right FROM answers ORDER BY seq").fetchall()]
 
 
-def _add(db: sqlite3.Connection, name: str, number: int) -> int:
+def add(db: sqlite3.Connection, name: str, number: int) -> int:
     """Add to a value, and return the sum."""
     row = db.execute("UPDATE meta SET value = value + ? WHERE name = ? RETURNING value", (int(number), name)).fetchone()
     return int(row[0])

@@ -5,9 +5,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.learner import Learner
@@ -56,16 +54,6 @@ class WorkerReport:
             lately=percent_right(counters.tested_lately),
             counts=dict(counters.counts),
         )
-
-
-@dataclass(frozen=True)
-class Forgotten:
-    """What was removed when an id was forgotten."""
-
-    waiting: Annotated[bool, Field(description="Whether it was still waiting; it will not be learned")]
-    memory: Annotated[int, Field(description="Samples removed from memory")]
-    versions: Annotated[int, Field(description="Older versions whose memory also held it")]
-    prediction: Annotated[bool, Field(description="Whether it was a prediction kept to be labelled later")]
 
 
 class PipeError(Exception):
@@ -121,6 +109,10 @@ class WorkerPipe:
     def scrub(self) -> None:
         """Remove everything that was deleted from the journal's log."""
         self._request("scrub", None)
+
+    def recount(self) -> None:
+        """Have the service count what waits again, from the last checkpoint on."""
+        self._request("recount", None)
 
     def _request(self, kind: str, value: Any) -> Any:
         """Send a message, and return the reply to it; raise the error if that is the reply."""

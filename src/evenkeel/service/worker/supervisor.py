@@ -8,19 +8,20 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from evenkeel.errors import EvenkeelError
+from evenkeel.errors import EvenkeelError, reason
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries
 from evenkeel.service.store.counters import Counters, Rate
 from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
+from evenkeel.service.store.recovery import resume
 from evenkeel.service.worker.pipe import PipeError, Published, WorkerReport, receive, send
+from evenkeel.service.worker.process import learner_context
 from evenkeel.service.worker.worker import run_worker
 
 SOON, PATIENCE = 0.1, 30.0  # seconds before a dead worker is restarted; longer each time it dies young
@@ -60,7 +61,7 @@ class Supervisor:
         self._connection: Connection | None = None
         self._worker: Any = None  # a process or a thread
         self._ending = False
-        self.over: str | None = None  # why learning has ended for good
+        self.notice: str | None = None  # about damaged versions that were found since the start
         self._listener = threading.Thread(target=self._supervise, name="learning", daemon=True)
         journal.cutter.wake = self._wake
         journal.write_alone(self._count).result()
@@ -88,7 +89,7 @@ class Supervisor:
     @property
     def alive(self) -> bool:
         """Check whether the worker is learning, or waiting to."""
-        return self._listener.is_alive() and self.over is None
+        return self._listener.is_alive()
 
     @property
     def process(self) -> int | None:
@@ -103,7 +104,7 @@ class Supervisor:
     @property
     def error(self) -> str | None:
         """Return why nothing is learned; None if all is well."""
-        return self.over or self.report.error
+        return self.report.error
 
     # The queue
 
@@ -165,12 +166,13 @@ class Supervisor:
     def _start_worker(self) -> None:
         """Start a worker at the current version, with a new pipe."""
         ours, theirs = multiprocessing.Pipe()
-        number = self._journal.do(partial(queries.value, name="current"))
+        _, _, number, notice = resume(self._model_folder, self._journal, self._config.checkpoints.keep)
+        self.notice = notice or self.notice
         arguments = (theirs, self._model_folder.path, self._config, number)
         if self._apart:
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["evenkeel.service.worker.worker"])
-            self._worker = context.Process(target=run_worker, args=arguments, name="evenkeel learner", daemon=True)
+            self._worker = learner_context().Process(
+                target=run_worker, args=arguments, name="evenkeel learner", daemon=True
+            )
         else:
             self._worker = threading.Thread(target=run_worker, args=arguments, name="learner", daemon=True)
         self._model_folder.delete_partial()
@@ -217,12 +219,15 @@ class Supervisor:
             begun = time.monotonic()
             if self._listen() or self._ending:
                 break
-            self.report = replace(self.report, error="The learning process died. It is being restarted.")
+            died = "The learning process died. It is being restarted."
+            self.report = replace(self.report, error=self.report.error or died)
             self._refuse("The learning process died, and is being restarted. Try again.", list(self._commands))
             pause = SOON if time.monotonic() - begun > PATIENCE else min(2 * pause, PATIENCE)
             time.sleep(pause)
-            with suppress(EvenkeelError, OSError):
+            try:
                 self._start_worker()
+            except (EvenkeelError, OSError) as error:  # the folder is away, or no version can be read: tried again
+                self.report = replace(self.report, error=f"The learning process cannot be started ({reason(error)}).")
             if self._ending:  # the request may have gone to the one that died
                 self._send("stop")
         self._worker.join()
@@ -235,9 +240,7 @@ class Supervisor:
                 kind, value = receive(connection)
             except PipeError:
                 return False
-            if kind == "failed":
-                self.over = value
-            if kind in ("failed", "stopped"):
+            if kind == "stopped":
                 return True
             self._handle(kind, value, connection)
         return False
@@ -253,6 +256,8 @@ class Supervisor:
                 self.published = value
         elif kind == "news":
             self.report = value
+        elif kind == "failed":
+            self.report = replace(self.report, error=f"{value} It is being restarted.")
         elif kind == "history":
             self.history = value
         elif kind == "saved":
@@ -268,8 +273,13 @@ class Supervisor:
         elif kind == "idle":
             self._journal.note_idle()
         else:
-            request: Future[Any] = self._journal.write(value) if kind == "journal" else self._journal.scrub()
-            request.add_done_callback(partial(self._reply, connection))
+            self._request(kind, value).add_done_callback(partial(self._reply, connection))
+
+    def _request(self, kind: str, value: Any) -> "Future[Any]":
+        """Do what the worker requests, and waits for."""
+        if kind == "recount":
+            return self._journal.write_alone(self._count)
+        return self._journal.write(value) if kind == "journal" else self._journal.scrub()
 
     def _reply(self, connection: Connection, done: "Future[Any]") -> None:
         """Send the outcome of a request to the worker that made it."""

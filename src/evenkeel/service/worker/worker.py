@@ -9,8 +9,9 @@ import signal
 import sqlite3
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,30 +21,26 @@ from typing import Any
 
 import torch
 
-from evenkeel.errors import CheckpointError, EvenkeelError
+from evenkeel.errors import EvenkeelError, reason
 from evenkeel.files import keep_freed_memory
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.samples import unpack
-from evenkeel.service.store import queries, versions
-from evenkeel.service.store.counters import Rate, memory_recency_bias, percent_right
+from evenkeel.service.store import queries
 from evenkeel.service.store.journal import JournalError, Operation, T, open_reader
 from evenkeel.service.store.model_folder import ModelFolder
-from evenkeel.service.store.queries import CutBatch, UnknownError, Version
-from evenkeel.service.worker.pipe import Forgotten, PipeError, Published, WorkerPipe, WorkerReport
+from evenkeel.service.store.queries import CutBatch
+from evenkeel.service.store.version_rows import Version
+from evenkeel.service.worker.forgetting import Forgetting
+from evenkeel.service.worker.learning import Learning
+from evenkeel.service.worker.pipe import PipeError, WorkerPipe
+from evenkeel.service.worker.publishing import Publisher
 
 AHEAD = 16  # batches read from the journal at once
-PUBLISH = 0.2  # seconds between snapshots, at least
-PUBLISHING = 0.1  # maximum share of the time spent on snapshots: a large network is published less often
-MEASURE = 5.0  # seconds between points of the history, while learning
 NICE = 10  # niceness of the learner's process, which gives way to requests where there are few cores
-PAUSE = 1.0  # seconds before the journal is tried again after a failure
+PAUSE, PATIENCE = 1.0, 30.0  # seconds before what failed is tried again: at first, and at most
 
 
 class Worker:
-    """The owner of the learner: everything that changes it happens here.
-
-    `number` is that of the last batch learned: the version.
-    """
+    """The owner of the learner: everything that changes it happens here, one thing after another."""
 
     def __init__(
         self,
@@ -53,46 +50,48 @@ class Worker:
         journal: sqlite3.Connection,
         number: int,
     ) -> None:
-        self.model_folder = model_folder
         self.config = config
         self.pipe = pipe
-        self.number = number
-        self.learner, self.counters = versions.load(model_folder, number)
+        self.learning = Learning(model_folder, config, pipe, number)
         self._journal = journal
-        self._answered = deque(self._query(queries.recent_answers), maxlen=queries.RECENT)
+        self._publisher = Publisher(pipe, self.learning, self._query(queries.recent_answers))
+        self._forgetting = Forgetting(model_folder, pipe, self.learning)
+        self._forgets = deque[tuple[int, Iterator[dict[str, Any]]]]()  # requests being worked on, with their tickets
         self._ahead = deque[CutBatch]()
         self._woken = True  # whether the journal may hold batches besides `_ahead`
         self._recover_to = self._query(queries.last_cut)
-        self._report = WorkerReport(recovering=True, saved=number)
-        self._forgetting: set[str] = set()  # removed from memory, but no checkpoint has been written since
-        self._unpublished = self._unsaved = self._unmeasured = 0  # batches
-        self._published_at = self._point_at = self._saved_at = time.monotonic()
-        self._measure_again = 0.0
-        self._publish_every = PUBLISH
-        self._handled = 0  # examples that no longer wait, not reported yet
-        self._lately = Rate()
+        self._saved_at = time.monotonic()
+        self._reload = False  # whether the learner may have been left in the middle of a batch
+        self._pause = PAUSE
 
     def run(self) -> None:
-        """Learn until a stop request arrives."""
-        self._publish()
+        """Learn until a stop request arrives. What fails is tried again, after longer and longer pauses."""
+        self._publisher.publish()
         pause: float | None = 0.0
         while self._handle_messages(pause):
             try:
-                batch = self._next()
-                pause = self._rest() if batch is None else self._learn(batch)
-                self._note(error=None)
-            except JournalError as error:
-                self._note(error=str(error))
-                pause = PAUSE
-        if self._unsaved:
-            self.save()
+                pause = self._turn()
+                self._publisher.note(error=None)
+                self._pause = PAUSE
+            except (JournalError, OSError, MemoryError) as error:
+                self._publisher.note(error=str(error) if isinstance(error, JournalError) else _sentence(error))
+                pause, self._pause = self._pause, min(2 * self._pause, PATIENCE)
+        self._finish_forgets()
+        if self.learning.unsaved and not self._reload:
+            with suppress(JournalError):  # then the next start replays the journal
+                self.save()
 
-    def _note(self, **changes: Any) -> None:
-        """Change the report. A change of `error` or `recovering` is sent at once, all else with the next snapshot."""
-        report = replace(self._report, **changes)
-        if (report.error, report.recovering) != (self._report.error, self._report.recovering):
-            self.pipe.send("news", report)
-        self._report = report
+    def _turn(self) -> float | None:
+        """Do the next thing; return the seconds until more is due, None if nothing is."""
+        if self._reload:
+            self.learning.reload()
+            self._ahead.clear()
+            self._publisher.recount()
+            self._woken, self._reload = True, False
+        self._advance_forget()
+        batch = self._next()
+        pause = self._rest() if batch is None else self._learn(batch)
+        return 0.0 if self._forgets else pause
 
     def _handle_messages(self, pause: float | None) -> bool:
         """Wait up to `pause` seconds for messages and handle them; return False on a stop request."""
@@ -103,23 +102,11 @@ class Worker:
                 return False
             if kind == "wake":
                 self._woken = True
-                self._answered.extend(value)
+                self._publisher.answered.extend(value)
             elif kind == "command":
                 self._command(*value)
             message = self.pipe.receive(0.0)
         return True
-
-    def _command(self, ticket: int, name: str, arguments: dict[str, Any]) -> None:
-        """Execute a command, and send its result or error."""
-        commands: dict[str, Callable[..., Any]] = {"save": self.save, "rollback": self.rollback, "forget": self.forget}
-        result, failure = None, None
-        try:
-            result = commands[name](**arguments)
-        except EvenkeelError as error:
-            failure = error
-        if self._unpublished:
-            self._publish()  # the client that gave the command sees everything learned before it
-        self.pipe.send("done", (ticket, result, failure))
 
     # Learning
 
@@ -128,12 +115,12 @@ class Worker:
         if not self._ahead and self._woken:
             self._read()
         if not self._ahead or self._ahead[0].number > self._recover_to:
-            self._note(recovering=False)
+            self._publisher.note(recovering=False)
         return self._ahead.popleft() if self._ahead else None
 
     def _read(self) -> None:
         """Read the next batches, and report if there are none."""
-        self._ahead.extend(self._query(partial(queries.batches, after=self.number, most=AHEAD)))
+        self._ahead.extend(self._query(partial(queries.batches, after=self.learning.number, most=AHEAD)))
         if not self._ahead:
             self._woken = False
             self.pipe.send("idle")
@@ -147,145 +134,139 @@ class Worker:
 
     def _rest(self) -> float | None:
         """Do what is due while there is nothing to learn; return the seconds until more is due, None if nothing is."""
-        now = time.monotonic()
-        if self._unpublished and now - self._published_at >= self._publish_every:
-            self._publish()
-        if self._unmeasured and (not self.counters.history or now - self._point_at >= MEASURE):
-            self._add_point()
-        if self._unsaved and now - self._saved_at >= self.config.checkpoints.seconds:
+        self._publisher.do_what_is_due(self._queue, resting=True)
+        if self.learning.unsaved and self._seconds_unsaved >= self.config.checkpoints.seconds:
             self.save()
-        due = [
-            *([self._published_at + self._publish_every] if self._unpublished else []),
-            *([self._point_at + MEASURE] if self._unmeasured else []),
-            *([self._saved_at + self.config.checkpoints.seconds] if self._unsaved else []),
-        ]
+        due = self._publisher.due()
+        if self.learning.unsaved:
+            due.append(self._saved_at + self.config.checkpoints.seconds)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _learn(self, batch: CutBatch) -> float:
         """Learn a batch, then do what is due; return the seconds to wait before the next one."""
-        labels = [example.label for example in batch.examples]
-        x = unpack([example.x for example in batch.examples], self.config.input)
         try:
-            self.counters.test(self.learner, x, labels)
-            self.learner.learn(x, labels, key=[example.id for example in batch.examples])
-        except EvenkeelError as error:  # a value is not finite; a replay after a crash refuses it too
-            self.counters.refused += len(labels)
-            self._report = replace(self._report, refusal=f"Batch {batch.number} was not learned: {error}")
-        else:
-            self.counters.count(labels)
-        self.number = batch.number
-        self._handled += len(labels)
-        self._lately.add(len(labels))
-        now = time.monotonic()
-        self._unpublished += 1
-        self._unsaved += 1
-        self._unmeasured += 1
-        if now - self._point_at >= MEASURE:
-            self._add_point()
-        if now - self._published_at >= self._publish_every:
-            self._publish()
+            self.learning.learn(batch)
+        except Exception as error:
+            self._reload = True
+            if not _is_of_the_machine(error):
+                self.learning.skip(batch.number, error)
+                return 0.0
+            raise MemoryError(reason(error)) from error
+        self._publisher.count(len(batch.examples) + len(batch.damaged))
+        self._publisher.do_what_is_due(self._queue, resting=False)
         limits = self.config.checkpoints
-        if self._unsaved >= limits.batches or now - self._saved_at >= limits.seconds:
+        is_due = self.learning.unsaved >= limits.batches or self._seconds_unsaved >= limits.seconds
+        if is_due or self.learning.skipped:
             self.save()
         return 0.0
 
-    def _publish(self) -> None:
-        """Send the report and a snapshot to the service."""
-        self._measure()
-        begun = time.monotonic()
-        self._report = self._report.counted(self.counters)
-        self.pipe.send("news", self._report)
-        self.pipe.send("published", Published.of(self.learner, self.number))
-        self.pipe.send("handled", self._handled)  # after the snapshot, so that what no longer waits is in it
-        self._handled = 0
-        self._published_at, self._unpublished = time.monotonic(), 0
-        self._publish_every = max(PUBLISH, (self._published_at - begun) / PUBLISHING)
+    @property
+    def _queue(self) -> int:
+        return sum(len(batch.examples) for batch in self._ahead)
 
-    def _measure(self) -> None:
-        """Measure the recency bias, unless that would take too much of the time."""
-        begun = time.monotonic()
-        if begun >= self._measure_again:
-            self._report = replace(self._report, recency_bias=memory_recency_bias(self.learner, self.counters.newest))
-            now = time.monotonic()
-            self._measure_again = now + (now - begun) / PUBLISHING
-
-    def _add_point(self) -> None:
-        """Add a point to the history."""
-        self._measure()
-        self.counters.add_point(
-            accuracy=percent_right(self.counters.tested_lately),
-            answered=percent_right(self._answered),
-            recency_bias=self._report.recency_bias,
-            queue=sum(len(batch.examples) for batch in self._ahead),
-            rate=self._lately.rate,
-        )
-        self.pipe.send("history", self.counters.history)
-        self._point_at, self._unmeasured = time.monotonic(), 0
+    @property
+    def _seconds_unsaved(self) -> float:
+        return time.monotonic() - self._saved_at
 
     # Commands
 
+    def _command(self, ticket: int, name: str, arguments: dict[str, Any]) -> None:
+        """Execute a command, and send its result or error. A request to forget is answered later."""
+        commands: dict[str, Callable[..., Any]] = {
+            "save": self.save,
+            "rollback": self.rollback,
+            "retry": self.retry,
+            "drop": self.drop,
+        }
+        if name == "forget":
+            self._forgets.append((ticket, self._forget(**arguments)))
+            return
+        result, failure = None, None
+        try:
+            if self._reload:
+                raise JournalError("The learner is being restored from the last checkpoint. Try again.")
+            result = commands[name](**arguments)
+        except (EvenkeelError, OSError) as error:
+            failure = error if isinstance(error, EvenkeelError) else JournalError(_sentence(error))
+        self._publisher.publish_rest()  # the client that gave the command sees everything learned before it
+        self.pipe.send("done", (ticket, result, failure))
+
     def save(self, *, asked: bool = False, note: str = "") -> Version:
         """Write a checkpoint of what has been learned so far."""
-        keep = self.config.checkpoints.keep
-        version = versions.save(
-            self.model_folder, self.pipe, self.learner, self.counters, self.number, keep=keep, asked=asked, note=note
-        )
+        version = self.learning.save(asked=asked, note=note)
         self._report_saved()
         return version
 
     def _report_saved(self) -> None:
         """Report that the current version was saved."""
-        self._saved_at, self._unsaved = time.monotonic(), 0
-        self._report = replace(self._report, saved=self.number)
-        self.pipe.send("saved", self.number)
+        self._saved_at = time.monotonic()
+        self.pipe.send("saved", self.learning.saved)
 
     def rollback(self, number: int) -> Version:
         """Resume from an earlier version. What was learned since then is lost; what waits is learned."""
-        keep = self.config.checkpoints.keep
-        learner, version = versions.go_back(
-            self.model_folder, self.pipe, self.counters, number, learned=self.number, keep=keep
-        )
-        self.learner, self.number = learner, version.number
+        self._finish_forgets()  # the version may hold what is to be forgotten
+        version = self.learning.rollback(number)
         self._ahead.clear()  # they were cut again
         self._woken = True
         self._report_saved()
-        self._publish()
+        self._publisher.publish()
         return version
 
-    def forget(self, id: str, *, prediction: bool) -> Forgotten:
-        """Remove an example from the journal, from memory, and from the memory of every version that is kept.
+    def retry(self, batch: int | None = None) -> int:
+        """Let examples that were set aside wait again; return how many."""
+        count = self.learning.retry(batch)
+        self._publisher.leave(-count)
+        self._publisher.publish()
+        return count
 
-        `prediction`: whether a prediction with this id was removed already.
-        """
-        held = self._query(partial(queries.find, id=id))
-        learned = held.batch is not None and held.batch <= self.number
-        waits = held.known and not learned
-        memory = max(self.learner.forget(id), int(id in self._forgetting))
-        if memory:
-            self._forgetting.add(id)
-        if learned or memory or self._unsaved:
-            self.save()  # then the journal no longer needs the example, and the current version needs no scrubbing
-        older = sum(self._scrub(number, id) for number in self.model_folder.versions() if number != self.number)
-        if not (held.known or prediction or memory or older):
-            raise UnknownError(f"Nothing is stored under the id {id!r}, neither in the journal nor in memory.")
-        self.pipe.do(partial(queries.delete, id=id, withdrawn=waits))
-        if waits:
-            kept = [replace(each, examples=[one for one in each.examples if one.id != id]) for each in self._ahead]
-            self._ahead = deque(batch for batch in kept if batch.examples)
-            self._handled += 1
-        self._publish()
-        self.pipe.scrub()
-        self._forgetting.discard(id)
-        return Forgotten(waits, memory, older, prediction)
+    def drop(self, batch: int | None = None) -> int:
+        """Withdraw examples that were set aside; return how many."""
+        count = self.learning.drop(batch)
+        self._publisher.publish()
+        return count
 
-    def _scrub(self, number: int, id: str) -> bool:
-        """Remove an example from an older version; return whether it was there. An unreadable version is deleted."""
+    # Forgetting
+
+    def _forget(self, ids: Sequence[str], predictions: Sequence[str]) -> "Iterator[dict[str, Any]]":
+        """Forget ids in steps. The first removes them from memory and journal, and so from what was read ahead."""
+        steps = self._forgetting.steps(ids, predictions)
+        yield next(steps)
+        gone = set(ids)
+        kept = [replace(each, examples=[one for one in each.examples if one.id not in gone]) for each in self._ahead]
+        self._publisher.leave(self._forgetting.withdrawn)
+        self._ahead = deque(batch for batch in kept if batch.examples)
+        self._report_saved()
+        self._publisher.publish()
+        yield from steps
+
+    def _advance_forget(self) -> None:
+        """Do the next step of the oldest request to forget, and answer it if that was the last."""
+        if not self._forgets or self._reload:
+            return
+        ticket, steps = self._forgets[0]
+        result, failure = None, None
         try:
-            return versions.scrub(self.model_folder.version(number), id)
-        except CheckpointError:
-            self.pipe.do(partial(queries.drop_version, number=number))
-            self.model_folder.version(number).unlink(missing_ok=True)
-            return False
+            result = next(steps)
+        except EvenkeelError as error:
+            failure = error
+        except OSError as error:
+            failure = JournalError(_sentence(error))
+        if result or failure:
+            self._forgets.popleft()
+            self.pipe.send("done", (ticket, result, failure))
+
+    def _finish_forgets(self) -> None:
+        while self._forgets and not self._reload:
+            self._advance_forget()
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    """Check whether an error says that memory or disk are at fault, and so not the batch."""
+    return isinstance(error, MemoryError | OSError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"Learning is interrupted ({type(error).__name__}: {reason(error)}). It is tried again."
 
 
 def run_worker(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
@@ -304,9 +285,9 @@ def run_worker(connection: Connection, path: Path, config: ServiceConfig, number
         pipe.send("stopped")
     except PipeError:
         pass
-    except Exception as error:  # a bug of ours, or out of memory: the published model still predicts
+    except Exception as error:  # a bug of ours: the published model still predicts, and another worker is started
+        traceback.print_exc()
         with suppress(PipeError):
-            pipe.send("failed", f"Learning has stopped: {type(error).__name__}: {error}")
-        raise
+            pipe.send("failed", f"The learning process failed ({type(error).__name__}: {reason(error)}).")
     finally:
         connection.close()

@@ -1,0 +1,204 @@
+"""Backups: a consistent copy of a service's folder, made while the service runs, and restored as a whole.
+
+A backup is a folder, or a tar file of it, with a list of its files and their hashes. It appears under its name only
+once it is complete, and a restored folder as well.
+"""
+
+import hashlib
+import json
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import DataError, SettingsError, reason
+from evenkeel.files import flush_folder, flushed, write_whole
+from evenkeel.service.store import queries, version_rows, versions
+from evenkeel.service.store.agreement import open_unchanged, position_of
+from evenkeel.service.store.mark import MarkFile, Position
+from evenkeel.service.store.model_folder import CONFIG, ModelFolder
+
+LIST = "backup.json"
+ATTEMPTS = 20  # while versions are replaced under our hands
+
+
+def back_up(folder: ModelFolder, target: str) -> dict[str, Any]:
+    """Copy a service's folder to a new folder, a .tar file, or a URL of fsspec; return what the backup holds."""
+    if "://" in target:
+        with tempfile.TemporaryDirectory() as local, _opened(target, "wb") as remote:
+            facts = _to_tar(folder, Path(local) / "backup.tar")
+            with (Path(local) / "backup.tar").open("rb") as file:
+                shutil.copyfileobj(file, remote)
+        return facts
+    path = Path(target)
+    if path.exists():
+        raise SettingsError(f"{target!r} exists. Choose a new name for the backup.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return _to_tar(folder, path) if path.suffix == ".tar" else _to_folder(folder, path)
+
+
+def _to_tar(folder: ModelFolder, target: Path) -> dict[str, Any]:
+    with _partial(target) as partial:
+        facts = _copy(folder, partial)
+        packed = partial.with_name(f"{partial.name}.tar")
+        with flushed(packed) as file, tarfile.open(fileobj=file, mode="w") as tar:
+            tar.add(partial, arcname="")
+        packed.replace(target)
+        flush_folder(target.parent)
+    return facts
+
+
+def _to_folder(folder: ModelFolder, target: Path) -> dict[str, Any]:
+    with _partial(target) as partial:
+        facts = _copy(folder, partial)
+        partial.rename(target)
+        flush_folder(target.parent)
+    return facts
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """Make a folder next to the target to work in; delete it in the end, and what a killed process left of it."""
+    partial = target.with_name(f".{target.name}.partial")
+    leftovers = (partial, partial.with_name(f"{partial.name}.tar"))
+    _delete(*leftovers)
+    partial.mkdir()
+    try:
+        yield partial
+    finally:
+        _delete(*leftovers)
+
+
+def _delete(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+
+
+def _copy(folder: ModelFolder, target: Path) -> dict[str, Any]:
+    """Copy the databases as of one moment, and the versions that they know."""
+    copy = ModelFolder(target)
+    copy.make()
+    for path in (folder.path / CONFIG, folder.keys):
+        if path.exists():
+            shutil.copy(path, target)
+    _copy_database(folder.predictions, copy.predictions)
+    for last in [False] * ATTEMPTS + [True]:
+        copy.journal.unlink(missing_ok=True)
+        _copy_database(folder.journal, copy.journal)
+        if _copy_versions(folder, copy):
+            break
+        if last:
+            raise DataError(
+                f"{str(folder.path)!r} has no version that belongs to its journal: `evenkeel check` says more."
+            )
+    return _list(copy)
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy a database, with what is in its log, while others write to it."""
+    if source.exists():
+        with closing(open_unchanged(source)) as original, closing(sqlite3.connect(target)) as copy:
+            original.backup(copy)
+
+
+def _copy_versions(folder: ModelFolder, copy: ModelFolder) -> bool:
+    """Copy the versions of a copied journal; return False if the current one was replaced meanwhile.
+
+    An older one that is gone was retired meanwhile: the copied journal need not know it.
+    """
+    with closing(sqlite3.connect(copy.journal, isolation_level=None)) as db:
+        position, current = queries.position(db), queries.value(db, "current")
+        for version in version_rows.kept(db):
+            path = copy.version(version.number)
+            try:
+                shutil.copy(folder.version(version.number), path)
+            except FileNotFoundError:
+                version_rows.drop(db, version.number)
+            if version.number == current and not _belongs(path, position):
+                return False
+    mark = MarkFile(copy.mark)
+    mark.write(position)
+    mark.close()
+    return True
+
+
+def _belongs(version: Path, position: Position) -> bool:
+    """Check whether a version can be read, and was not written after the journal was copied."""
+    carried = position_of(version)  # None if it is of version 0.1
+    return versions.is_readable(version) and (
+        carried is None or (carried.identity == position.identity and carried.number <= position.number)
+    )
+
+
+def _list(copy: ModelFolder) -> dict[str, Any]:
+    """Write the list of a backup's files, and return it."""
+    with closing(sqlite3.connect(copy.journal)) as db:
+        facts = {"time": time.time(), "version": queries.value(db, "current"), "waiting": queries.waiting(db)[0]}
+    names = sorted(path.relative_to(copy.path).as_posix() for path in copy.path.rglob("*") if path.is_file())
+    listed = {**facts, "files": {name: _hash(copy.path / name) for name in names}}
+    write_whole(copy.path / LIST, json.dumps(listed, indent=1).encode())
+    return listed
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def restore(source: str, target: Path) -> dict[str, Any]:
+    """Make a service's folder of a backup, checked file by file; return what the backup holds."""
+    if target.exists():
+        raise SettingsError(f"{str(target)!r} exists. Choose a new folder, or move that one away first.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _partial(target) as partial:
+        _fetch(source, partial)
+        listed = _checked(partial, source)
+        (partial / LIST).unlink()
+        partial.rename(target)
+        flush_folder(target.parent)
+    return listed
+
+
+def _fetch(source: str, target: Path) -> None:
+    if "://" not in source and Path(source).is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+        return
+    try:
+        with _opened(source, "rb") as file, tarfile.open(fileobj=file, mode="r|") as tar:
+            tar.extractall(target, filter="data")
+    except (OSError, tarfile.TarError) as error:
+        raise DataError(f"{source!r} cannot be read as a backup: {reason(error)}.") from None
+
+
+def _checked(folder: Path, source: str) -> dict[str, Any]:
+    """Return the list of a backup's files; raise DataError if any of them is missing or differs."""
+    try:
+        listed: dict[str, Any] = json.loads((folder / LIST).read_bytes())
+        wrong = [name for name, digest in listed["files"].items() if _hash(folder / name) != digest]
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{source!r} is not a complete backup: {reason(error)}.") from None
+    if wrong:
+        raise DataError(f"{source!r} is damaged: {', '.join(wrong)}.")
+    return listed
+
+
+@contextmanager
+def _opened(target: str, mode: str) -> Iterator[Any]:
+    """Open a file, or a URL with fsspec."""
+    if "://" not in target:
+        with Path(target).open(mode) as file:
+            yield file
+        return
+    try:
+        import fsspec
+    except ModuleNotFoundError:
+        raise SettingsError("fsspec is not installed. Run: pip install 'evenkeel[backup]'") from None
+    with fsspec.open(target, mode) as file:
+        yield file

@@ -1,0 +1,199 @@
+"""Backups are consistent, complete or absent, and restore to the same bits; checks find what is wrong."""
+
+import shutil
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.errors import DataError, SettingsError
+from evenkeel.learning.contract import differences, snapshot
+from evenkeel.service.service import Service
+from evenkeel.service.store import backup
+from evenkeel.service.store.backup import back_up, restore
+from evenkeel.service.store.check import check
+from evenkeel.service.store.model_folder import ModelFolder
+from tests.helpers.commands import call
+from tests.helpers.services import Open, adds_up, examples, learner_of, report, settle, teach
+
+BATCHES = ("batches.size=4", "batches.wait=3600")
+
+
+@pytest.fixture
+def running(opened: Open) -> Service:
+    """Return a service with three versions, and two examples that wait."""
+    service = opened(*BATCHES)
+    for seed in range(2):
+        teach(service, examples(8, own=f"{seed}-", seed=seed))
+    service.learn(examples(2, own="w", seed=5)).result()
+    return service
+
+
+@pytest.mark.parametrize("target", ["copies/monday", "monday.tar", "memory://monday.tar"])
+def test_a_backup_of_a_running_service_continues_with_the_same_bits(
+    opened: Open, running: Service, tmp_path: Path, target: str
+) -> None:
+    place = target if "://" in target else str(tmp_path / target)
+    facts = back_up(running.model_folder, place)
+    assert facts["waiting"] == 2
+    teach(running, examples(6, own="later-", seed=7))
+    restore(place, tmp_path / "again")
+    assert list(check(ModelFolder(tmp_path / "again"))) == []
+    again = opened(folder="again")
+    assert again.problem is None
+    assert again.waiting == 2
+    teach(again, examples(6, own="later-", seed=7))
+    assert not differences(snapshot(learner_of(running)), snapshot(learner_of(again)))
+    assert report(again).learned + again.waiting == 24
+    assert adds_up(again)
+
+
+def test_backups_made_while_it_learns_and_retires_versions_are_consistent(opened: Open, tmp_path: Path) -> None:
+    service = opened(*BATCHES, "checkpoints.batches=1", "checkpoints.keep=1")
+    stop = threading.Event()
+
+    def keep_teaching() -> None:
+        seed = 0
+        while not stop.is_set():
+            seed += 1
+            service.learn(examples(4, seed=seed)).result()
+            settle(service)
+
+    teacher = threading.Thread(target=keep_teaching)
+    teacher.start()
+    try:
+        for number in range(5):
+            back_up(service.model_folder, str(tmp_path / f"backup-{number}"))
+    finally:
+        stop.set()
+        teacher.join()
+    for number in range(5):
+        restore(str(tmp_path / f"backup-{number}"), tmp_path / f"again-{number}")
+        assert list(check(ModelFolder(tmp_path / f"again-{number}"))) == []
+
+
+class KilledError(BaseException):
+    """A kill, seen from inside."""
+
+
+def killed_at(moment: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Do some work that is killed when it calls a function of the module `backup` for this many times."""
+    calls, delete = 0, backup._delete
+
+    def die(frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        if event == "call" and frame.f_code.co_filename == backup.__file__:
+            calls += 1
+            if calls == moment:
+                raise KilledError
+
+    with monkeypatch.context() as without_cleaning:
+        # A killed process cleans nothing up.
+        without_cleaning.setattr(backup, "_delete", lambda *paths: delete(*paths) if calls < moment else None)
+        sys.setprofile(die)
+        try:
+            work()
+        except KilledError:
+            return True
+        finally:
+            sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.tar"])
+def test_a_backup_that_is_killed_is_absent_or_complete_and_can_be_repeated(
+    running: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder, target = running.model_folder, tmp_path / name
+    moments = [1, 3, 5, 8, 13, 21]
+    for moment in moments:
+        if killed_at(moment, lambda: back_up(folder, str(target)), monkeypatch):
+            assert not target.exists()
+    back_up(folder, str(target))
+    for moment in (1, 2, 3, 4, 5, 6, 8):
+        if killed_at(moment, lambda: restore(str(target), tmp_path / "again"), monkeypatch):
+            assert not (tmp_path / "again").exists()
+    restore(str(target), tmp_path / "again")
+    assert list(check(ModelFolder(tmp_path / "again"))) == []
+    assert not list(tmp_path.glob(".*.partial*"))
+
+
+def test_what_exists_is_never_overwritten_and_what_is_damaged_is_never_restored(
+    running: Service, tmp_path: Path
+) -> None:
+    target = tmp_path / "copy"
+    back_up(running.model_folder, str(target))
+    with pytest.raises(SettingsError, match="Choose a new name"):
+        back_up(running.model_folder, str(target))
+    with pytest.raises(SettingsError, match="Choose a new folder"):
+        restore(str(target), running.model_folder.path)
+    (target / "service.toml").write_text("seed = 1")
+    with pytest.raises(DataError, match=r"is damaged: service.toml"):
+        restore(str(target), tmp_path / "again")
+    shutil.rmtree(target / "versions")
+    with pytest.raises(DataError, match="not a complete backup"):
+        restore(str(target), tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    with pytest.raises(DataError, match="cannot be read as a backup"):
+        restore(str(tmp_path / "nowhere.tar"), tmp_path / "again")
+
+
+# Checks
+
+
+def flip_a_sample(folder: ModelFolder) -> None:
+    with closing(sqlite3.connect(folder.journal)) as db, db:
+        db.execute("UPDATE examples SET x = zeroblob(length(x)) WHERE id = 'w1'")
+
+
+def cut_a_version(folder: ModelFolder) -> None:
+    folder.version(folder.versions()[0]).write_bytes(b"PK")
+
+
+def lose_an_example(folder: ModelFolder) -> None:
+    with closing(sqlite3.connect(folder.journal)) as db, db:
+        db.execute("DELETE FROM examples WHERE id = 'w1'")
+
+
+def lose_the_journal(folder: ModelFolder) -> None:
+    folder.journal.unlink()
+
+
+def damage_a_page(folder: ModelFolder) -> None:
+    content = bytearray(folder.predictions.read_bytes())
+    content[:100] = b"\xff" * 100
+    folder.predictions.write_bytes(content)
+
+
+WRONG: dict[str, tuple[Callable[[ModelFolder], None], str]] = {
+    "row": (flip_a_sample, "The row of example 'w1' in the journal is damaged"),
+    "version": (cut_a_version, "is not a complete checkpoint"),
+    "sum": (lose_an_example, "18 examples were accepted, but 17 are accounted for"),
+    "journal": (lose_the_journal, "is missing"),
+    "page": (damage_a_page, "A database cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_check_names_what_is_wrong_and_exits_with_an_error(
+    running: Service, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    damage, expected = WRONG[case]
+    running.close()
+    path = str(running.model_folder.path)
+    assert call(capsys, "check", path)[0] == 0
+    damage(running.model_folder)
+    code, shown, _ = call(capsys, "check", path)
+    assert code == 1
+    assert expected in shown
+
+
+def test_a_check_of_a_running_service_is_refused(running: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, errors = call(capsys, "check", str(running.model_folder.path))
+    assert code == 1
+    assert "Another service or command is using" in errors
