@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,7 +16,8 @@ from tests.helpers.runs import make_runs
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-RUNS = make_runs(3, ["ER"], diagnostics=False, steps=16)
+NAMES = ["RAR(DER++)", "WWWW WWWW", "a", "日本語日本語日本", "i" * 30, *"bcdef"[:5]]
+RUNS = make_runs(3, ["ER"], diagnostics=False, steps=16, class_names=NAMES)
 CURVE, TILT, MATRIX = "Anytime accuracy over the stream", "Share of predictions by task", "ER + CBA"
 
 
@@ -100,6 +101,37 @@ def test_a_method_can_be_hidden(page: "Page", title: str) -> None:
     assert chart.get_by_role("button", name="Show ER + CBA").get_attribute("aria-pressed") == "false"
     chart.get_by_role("button", name="Show ER + CBA").press("Enter")
     assert chart.locator(".off").count() == 0
+
+
+def test_fingers_get_buttons_that_are_large_enough(browser: "Browser", page: "Page") -> None:
+    """Entries of a legend are too small for them."""
+    how: Any = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
+    touched = browser.new_context(**how).new_page()
+    touched.goto(page.url)
+    chart = _chart(touched, CURVE)
+    buttons = [each.bounding_box() for each in chart.get_by_role("button").all()]
+    assert len(buttons) == 2 + 2  # the methods; SVG and CSV
+    assert all(box and min(box["width"], box["height"]) >= 44 for box in buttons)
+    key = chart.get_by_role("button", name="Show ER", exact=True)
+    key.tap()
+    assert not any(each.is_visible() for each in chart.locator(".series-0").all())
+    assert all(each.is_visible() for each in chart.locator("g.series-1").all())
+    assert key.get_attribute("aria-pressed") == "false"
+    key.tap()
+    assert chart.locator("g.series-0").first.is_visible()
+    assert touched.evaluate("document.documentElement.scrollWidth") <= 360
+    touched.context.close()
+
+
+def test_no_text_of_a_picture_is_cut_off(page: "Page") -> None:
+    """Margins are estimated before the font is known: a browser must have room for its own."""
+    out = page.evaluate(
+        "[...document.querySelectorAll('.chart svg')].flatMap(svg => { const { left, right, top, bottom } = "
+        "svg.getBoundingClientRect(); return [...svg.querySelectorAll('text')].filter(each => { const box = "
+        "each.getBoundingClientRect(); return box.left < left - 1 || box.right > right + 1 || box.top < top - 1 || "
+        "box.bottom > bottom + 1; }).map(each => each.textContent); })"
+    )
+    assert out == []
 
 
 def test_numbers_are_saved_as_csv(page: "Page") -> None:

@@ -14,9 +14,10 @@ import pytest
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.report import charts
 from evenkeel.report.elements import Charts, Note, PageBlock, number, shown
-from evenkeel.report.figures import Picture, curves
+from evenkeel.report.figures import curves
 from evenkeel.report.paper_figures import FIGURES, write_figure
 from evenkeel.report.scene import Scene, Series
+from evenkeel.report.svg import Picture
 from evenkeel.results.groups import gain, paired
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.records import Anytime

@@ -8,16 +8,18 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from evenkeel.errors import RunError
 from evenkeel.report.answer import findings
-from evenkeel.report.comparison import comparison
+from evenkeel.report.comparison import comparison, measures
+from evenkeel.report.elements import Section, shown
 from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
+from evenkeel.report.sections import anytime_curves
 from evenkeel.report.svg import draw, inline, printable
 from evenkeel.results.formats import text_of
 from evenkeel.results.measures import HEADLINE, MEASURES
@@ -242,25 +244,37 @@ def test_findings_are_hedged() -> None:
     assert "ACC, FM and learning accuracy got worse" in finding(*plain, *worse)
 
 
-def test_the_adaptor_is_named(tmp_path: Path) -> None:
+def _rows(section: Section | None) -> list[list[str]]:
+    """Return the first table of a section as the page shows it, header first."""
+    assert section is not None
+    table = next(part for part in section.parts if isinstance(part, ResultTable))
+    return [list(table.columns), *([shown(cell) for cell in row.cells] for row in table.rows)]
+
+
+def test_the_adaptor_is_named() -> None:
     """Each adaptor of a method is compared with the method alone."""
     runs = [*make_runs(2, ["ER"]), *(make_run("ER + Prior", seed=seed, adaptor="prior") for seed in range(2))]
-    page, html = _write(runs, tmp_path)
-    gains = ["gain by CBA, paired", "gain by Prior, paired"]
-    assert [row[0] for row in page.tables[0]] == ["", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
-    assert page.tables[-1][0] == ["measure", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
     scene = Scene(runs)
+    gains = ["gain by CBA, paired", "gain by Prior, paired"]
+    assert [row[0] for row in _rows(comparison(scene))] == ["", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
+    assert _rows(measures(scene))[0] == ["measure", "ER", "ER + CBA", gains[0], "ER + Prior", gains[1]]
     assert [text.split(" changed")[0] for text in findings(scene, scene.headline)] == ["CBA", "Prior"]
-    assert "Dashed: without CBA or Prior; solid: with." in html
-    assert "Dashed" not in _write(runs[:2], tmp_path)[1]
+    assert _curves_caption(scene).endswith(" Dashed: without CBA or Prior; solid: with.")
+    assert "Dashed" not in _curves_caption(Scene(runs[:2]))
+
+
+def _curves_caption(scene: Scene) -> str:
+    charts = anytime_curves(scene)
+    assert charts is not None
+    return charts.caption
 
 
 def test_the_page_shows_the_table_of_the_terminal(four: tuple[list[Results], _Page, str]) -> None:
     """Equal numbers, apart from signs of zero and the letter for a minus."""
     runs, page, _ = four
-    for row, shown in zip(measures_table(runs).rows, page.tables[0][1:], strict=True):
+    for row, texts_shown in zip(measures_table(runs).rows, page.tables[0][1:], strict=True):
         texts = [re.sub(r"^[-+](?=0\.0 )", "", text_of(cell).strip()).replace("-", "\u2212") for cell in row.cells]
-        assert texts == shown[:-1]
+        assert texts == texts_shown[:-1]
 
 
 def _with_acc(run: Results, acc: float) -> Results:
@@ -288,8 +302,9 @@ def test_a_bound_is_never_the_best() -> None:
 
 def test_unfinished_runs(tmp_path: Path) -> None:
     """They are listed, and no mean includes them."""
-    done = [make_run(seed=seed) for seed in range(3)]
-    page, html = _write([*done, make_run(seed=3, stop=130), make_run("DER++", stop=130)], tmp_path)
+    done = [make_run(seed=seed, diagnostics=False) for seed in range(3)]
+    killed = [make_run(name, seed=seed, stop=130, diagnostics=False) for name, seed in (("ER", 3), ("DER++", 0))]
+    page, html = _write([*done, *killed], tmp_path)
     row, other = page.tables[0][1:]
     assert row[1] == _estimate([_acc(run) for run in done])
     assert (row[0], row[-1]) == ("ER (1 unfinished)", "3")
@@ -312,7 +327,7 @@ def test_killed_anywhere(stop: int, tmp_path: Path) -> None:
 
 def test_torn_files(tmp_path: Path) -> None:
     """A run as a kill leaves it, with half a line at the end, also of the usage."""
-    make_run(folder=tmp_path / "run")
+    make_run(folder=tmp_path / "run", diagnostics=False)
     for name in ("records.jsonl", "usage.jsonl"):
         path = tmp_path / "run" / name
         path.write_bytes(path.read_bytes()[:-20])
@@ -321,20 +336,20 @@ def test_torn_files(tmp_path: Path) -> None:
     assert "1 of 1 runs have no record of time and memory." in html
 
 
-def test_a_measure_that_some_runs_lack(tmp_path: Path) -> None:
+def test_a_measure_that_some_runs_lack() -> None:
     """The table says over how many runs its mean is."""
     runs = make_runs(3, ["ER"])
-    page, _ = _write([replace(runs[0], anytime=[]), *runs[1:]], tmp_path)
-    area = [row[1 + HEADLINE.index("acc_auc")] for row in page.tables[0][1:]]
+    rows = _rows(comparison(Scene([replace(runs[0], anytime=[]), *runs[1:]])))
+    area = [row[1 + HEADLINE.index("acc_auc")] for row in rows[1:]]
     assert [text.endswith(" (n = 2)") for text in area] == [True, False, True]
-    assert not any("n =" in text for row in page.tables[0] for text in row[:3])
+    assert not any("n =" in text for row in rows for text in row[:3])
 
 
-def test_a_seed_counts_once(tmp_path: Path) -> None:
+def test_a_seed_counts_once() -> None:
     runs = [make_run(seed=seed) for seed in range(2)]
-    page, html = _write([*runs, make_run(seed=1), make_run(seed=0, stop=50)], tmp_path)
-    assert page.tables[0][1][1] == _estimate([_acc(run) for run in runs])
-    assert "2 of the runs repeat another" in html
+    section = comparison(Scene([*runs, make_run(seed=1), make_run(seed=0, stop=50)]))
+    assert _rows(section)[1][1] == _estimate([_acc(run) for run in runs])
+    assert any("2 of the runs repeat another" in str(part) for part in section.parts)
 
 
 @pytest.mark.slow
@@ -359,7 +374,7 @@ STRANGE: dict[str, list[Results]] = {
     "no-diagnostics": [make_run(diagnostics=False)],
     "no-task-lengths": [replace(make_run(), started=replace(make_run().started, tasks=[{"name": ""}], steps=None))],
     "many-methods": make_runs(1, [f"method {letter}" for letter in "abcd"], tasks=6, classes=12),
-    "names": make_runs(1, ["_hidden", "a" * 200, "$x$ 日本語 🙂", "new\nline\x00\x1b\ud800"]),
+    "names": make_runs(1, ["_hidden", "a" * 200, "$x$ 日本語 🙂", "new\nline\x00\x1b\ud800"], diagnostics=False),
     "no-adaptor-alone": [make_run("a"), make_run("a", memory=50)],
     "two-adaptors": [
         make_run(),
@@ -369,7 +384,7 @@ STRANGE: dict[str, list[Results]] = {
 }
 
 
-USUAL = ("names", "one-run", "nothing-recorded", "no-diagnostics")
+USUAL = ("names", "one-class", "nothing-recorded")
 
 
 @pytest.mark.parametrize(
@@ -382,7 +397,7 @@ def test_strange_runs(name: str, tmp_path: Path) -> None:
 
 def test_domains(tmp_path: Path) -> None:
     """If tasks share their classes, no prediction belongs to a task."""
-    page, html = _write([make_run(domains=True)], tmp_path)
+    page, html = _write([make_run(domains=True, diagnostics=False)], tmp_path)
     assert "Recency bias" in page.headings
     assert "Tasks share their classes here" in html
     assert "fair share" not in html
@@ -405,9 +420,10 @@ def test_no_runs(tmp_path: Path) -> None:
 def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure leaves the old report and no temporary files."""
     path = tmp_path / "new folder" / "report.html"
-    write_report([make_run()], path)
+    small: dict[str, Any] = {"tasks": 1, "diagnostics": False}
+    write_report([make_run(**small)], path)
     before = path.read_bytes()
-    write_report([make_run()], path)
+    write_report([make_run(**small)], path)
     assert path.read_bytes() == before  # equal runs, equal bytes
 
     def fail(*_: object) -> None:
@@ -415,7 +431,7 @@ def test_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(RunError, match=r"Cannot write the report to .*: disk full"):
-        write_report([make_run("DER++")], path)
+        write_report([make_run("DER++", **small)], path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -514,7 +530,7 @@ def _figures_are_drawn(page: "Page") -> None:
         box = chart.locator("svg").bounding_box()
         assert box is not None
         assert min(box["width"], box["height"]) > 100
-        assert chart.locator("svg path, svg image").count() > 3
+        assert chart.locator("svg path, svg image, svg text").count() > 3
     assert page.locator("figure").count() == page.locator("figure > figcaption").count()
 
 
@@ -535,6 +551,6 @@ def _luminance(rgb: list[int]) -> float:
 
 
 def test_scenarios_with_the_same_name_are_distinguished(tmp_path: Path) -> None:
-    page, _ = _write([make_run(tasks=5), make_run(tasks=2)], tmp_path)
+    page, _ = _write([make_run(tasks=tasks, steps=8, diagnostics=False) for tasks in (5, 2)], tmp_path)
     names = [heading for heading in page.headings if "digits" in heading]
     assert names == ["digits, disjoint (tasks: 5)", "digits, disjoint (tasks: 2)"]

@@ -73,11 +73,13 @@ def add_task_ends(axes: Axes, scene: Scene) -> None:
             axes.text((begin + end) / 2, 1.01, printable(name, 10), transform=axes.get_xaxis_transform(), **how)
 
 
-def add_names(
-    set_ticks: Any, names: Sequence[str], *, room: int | None = None, longest: int = 14, most: int = 20
-) -> None:
+def add_names(set_ticks: Any, names: Sequence[str], *, room: int) -> None:
     """Put all names on an axis, or a few of many; vertically if they have more than `room` letters."""
+    shown = names_shown(names)
+    set_ticks(list(shown), list(shown.values()), rotation=90 if sum(map(len, shown.values())) > room else 0)
+
+
+def names_shown(names: Sequence[str], *, longest: int = 14, most: int = 20) -> dict[int, str]:
+    """Return the names for which an axis has room by their places: all, or every 5th, 10th, ... of many."""
     every = 1 if len(names) <= most else next(step for step in STEPS if len(names) <= 10 * step)
-    places = range(0, len(names), every)
-    short = [printable(names[place], longest) for place in places]
-    set_ticks(places, short, rotation=90 if room is not None and sum(map(len, short)) > room else 0)
+    return {place: printable(names[place], longest) for place in range(0, len(names), every)}

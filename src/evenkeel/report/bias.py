@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenkeel.report.charts import BANDS, BARS, class_order, have_whiskers, heights_of, line_charts, lines_of
+from evenkeel.report.charts import (
+    BANDS,
+    BARS,
+    class_order,
+    each_or_ends,
+    have_whiskers,
+    heights_of,
+    line_charts,
+    lines_of,
+)
 from evenkeel.report.elements import Chart, Charts, Note, Section
 from evenkeel.report.figures import Heights, by_name
 from evenkeel.report.scene import Array, Scene
@@ -60,9 +69,9 @@ def recency(scene: Scene) -> Section | None:
     )
     charts = line_charts(scene, "Recency bias over the stream", lines, "share above fair (points)", level=0)
     ends = heights_of(scene, scene.by_task(predicted_share))
-    last = "; ".join(f"{label} {each.mean[-1]:.1f}%" for label, each in ends.items())
-    sentence = Note(f"Predicted as the last task at the end, whose fair share is {fair[-1]:.1f}%: {last}.")
-    return Section(title, [replace(charts, caption=caption), *([sentence] if last else [])])
+    last = each_or_ends({label: float(each.mean[-1]) for label, each in ends.items()}, ".1f")
+    sentence = Note(f"Percent predicted as the last task at the end, whose fair share is {fair[-1]:.1f}: {last}.")
+    return Section(title, [replace(charts, caption=caption), *([sentence] if ends else [])])
 
 
 def predicted_share(run: Results, task: int) -> float | None:

@@ -87,6 +87,7 @@ class Explorable {
   }
 }
 
+const IS_TOUCHED = matchMedia("(pointer: coarse)").matches;
 const CURSOR = { stroke: "var(--muted, #57616b)", strokeWidth: 1, fill: "none" };
 
 export function styled(element, style) {
@@ -155,29 +156,39 @@ class DrawnLines extends Lines {
   }
 
   offerToHide(line, place) {
-    const entries = this.svg.querySelectorAll(`.key-${place}`);
     line.canHide = this.lines.length > 1 && this.svg.querySelector(`.series-${place}`) !== null;
     if (!line.canHide) return;
-    entries.forEach((entry) => {
+    const entries = [...this.svg.querySelectorAll(`.key-${place}`)];
+    for (const entry of entries) {
       entry.classList.add("key");
       entry.append(draw("title", {}, "Hide or show; with Shift, show only this one"));
       entry.addEventListener("click", (event) => this.toggle(place, event.shiftKey));
-    });
-    filled(entries[entries.length - 1], { role: "button", tabindex: 0, "aria-pressed": "true", "aria-label": `Show ${line.name}` }, []);
-    entries[entries.length - 1].addEventListener("keydown", (event) => {
+    }
+    // The entries are too small for a finger, which gets buttons instead.
+    line.button = IS_TOUCHED ? this.buttonFor(line, place) : entries.at(-1);
+    filled(line.button, { role: "button", tabindex: 0, "aria-pressed": "true", "aria-label": `Show ${line.name}` }, []);
+    line.button.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
       this.toggle(place, event.shiftKey);
     });
   }
 
+  buttonFor(line, place) {
+    this.keys ??= this.holder.appendChild(make("p", { class: "keys" }));
+    const button = make("button", { type: "button" }, withLine(line.name, line.colour));
+    button.addEventListener("click", () => this.toggle(place));
+    this.keys.append(button);
+    return button;
+  }
+
   toggle(chosen, alone) {
     this.lines.forEach((line, place) => {
-      if (!line.canHide) return; // a reference, such as the fair share
+      if (!line.canHide) return; // a reference line, which has nothing to compare it with
       if (alone) line.isHidden = place !== chosen;
       else if (place === chosen) line.isHidden = !line.isHidden;
       for (const each of this.svg.querySelectorAll(`.series-${place}, .key-${place}`)) each.classList.toggle("off", line.isHidden === true);
-      this.svg.querySelector(`.key-${place}[role]`)?.setAttribute("aria-pressed", String(!line.isHidden));
+      line.button.setAttribute("aria-pressed", String(!line.isHidden));
     });
   }
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from evenkeel.report.elements import Chart, Charts
+from evenkeel.report.elements import Chart, Charts, minus
 from evenkeel.report.figures import Heights, curves
 from evenkeel.report.scene import Scene, Series, series
 from evenkeel.results.measures import Measure
@@ -72,3 +72,12 @@ def class_order(scene: Scene, count: int) -> list[int]:
     """Return the classes in the order of their tasks, then those of no task."""
     order = [label for task in scene.task_classes or () for label in task]
     return order + [label for label in range(count) if label not in order]
+
+
+def each_or_ends(values: Mapping[str, float], form: str) -> str:
+    """Return the value of each group, or, of many groups, the lowest and the highest."""
+    texts = {label: f"{label} {minus(format(value, form))}" for label, value in values.items()}
+    if len(texts) <= MOST_LINES:
+        return "; ".join(texts.values())
+    low, high = (texts[end(values, key=lambda label: values[label])] for end in (min, max))
+    return f"from {low} to {high}"

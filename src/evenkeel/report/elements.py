@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from evenkeel.report.figures import Picture
-from evenkeel.report.svg import inline
+from evenkeel.report.svg import Picture, inline
 from evenkeel.results.formats import text_of
 from evenkeel.results.groups import Estimate
 from evenkeel.results.table import Cell, ResultTable

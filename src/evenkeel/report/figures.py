@@ -1,4 +1,4 @@
-"""The kinds of figure in a report: curves over steps, bars by task or class, gains, heat maps."""
+"""The kinds of figure in a report: curves over steps, bars by task or class, gains."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,33 +6,20 @@ from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from evenkeel.report.axes import add_legend, add_names, add_task_ends, fill_style, legend_height, line_style
+from evenkeel.report.heat_maps import heat_map
 from evenkeel.report.scene import Array, Scene, Series
-from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw_framed, mark, printable
+from evenkeel.report.svg import INK, MUTED, PALETTE, Picture, draw_framed, mark, printable
 from evenkeel.results.groups import Estimate
 
-COLOURS = "Blues"
-AROUND = "RdBu_r"  # the colours of values above and below a centre
-BLACK = "#010101"  # matplotlib omits pure black, and the colour would follow the page's theme
 MOST_BARS = 44  # more would be thinner than their outlines
 WHISKERS = {"elinewidth": 1.1, "capsize": 1.5, "capthick": 1.1, "ecolor": INK}
-MOST_PIXELS = 250  # per side; a larger matrix is scaled down
-MOST_DIGITS = 10_000  # cells of a matrix with a decimal: of 200 classes they would make a page too large
 MOST_NUMBERS = 10  # columns of a matrix whose cells have room for a number
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as SVG, and its numbers as charts.js shows and saves them."""
-
-    svg: str
-    values: Mapping[str, Any]
 
 
 def curves(
@@ -186,64 +173,6 @@ def gains(rows: Mapping[str, Estimate], xlabel: str) -> Picture:
     at = [float(place) for place in places]
     values = {"across": "", "at": at, "names": labels, "sideways": True, "signed": True, "lines": [known]}
     return Picture(svg, {**asdict(frame), **values})
-
-
-def heat_map(
-    values: Array,
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    xlabel: str,
-    ylabel: str,
-    numbers: bool = False,
-    highest: float | None = 100.0,
-    gamma: float = 1.0,
-    borders: Sequence[int] = (),
-    centre: Array | float | None = None,
-    longest: int = 14,
-    size: tuple[float, float] = (3.8, 3.5),
-) -> Picture:
-    """Draw a matrix; dark is high. `gamma` below 1 stresses small values; `borders`: thin lines before these rows.
-
-    centre: what is neither high nor low, for each column; colours show the distance from it. longest: letters of a row.
-    """
-    distance = values if centre is None else values - centre
-
-    def onto(figure: Figure) -> None:
-        axes = figure.subplots()
-        norm = _norm(distance, highest, gamma, around=centre is not None)
-        scaling = "none" if max(values.shape) <= MOST_PIXELS else "auto"
-        colours = COLOURS if centre is None else AROUND
-        image = axes.imshow(distance, cmap=colours, norm=norm, aspect="auto", interpolation=scaling)
-        add_names(axes.set_xticks, columns, room=27)
-        add_names(axes.set_yticks, rows, longest=longest, most=int(12 * size[1]))
-        axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.tick_params(length=0)
-        for spine in axes.spines.values():
-            spine.set(visible=True, color=GRID)
-        for border in borders:
-            axes.axhline(border - 0.5, color="#8c959f", linewidth=0.4)
-            axes.axvline(border - 0.5, color="#8c959f", linewidth=0.4)
-        if numbers:
-            for (row, column), value in np.ndenumerate(values):
-                shade = float(norm(distance[row, column]))
-                dark = shade > 0.55 if centre is None else abs(shade - 0.5) > 0.3
-                colour = "#ffffff" if dark else BLACK
-                axes.text(column, row, str(round(value)), ha="center", va="center", size=8, color=colour)
-        else:
-            bar = figure.colorbar(image, ax=axes, fraction=0.06, pad=0.02, aspect=40)
-            bar.outline.set_visible(False)
-
-    svg, frame = draw_framed(onto, width=size[0], height=size[1])
-    cells = values.round(1 if values.size <= MOST_DIGITS else 0).tolist()
-    named = {"row_names": list(rows), "columns": list(columns), "row": ylabel, "column": xlabel, "cells": cells}
-    return Picture(svg, {**asdict(frame), **named})
-
-
-def _norm(values: Array, highest: float | None, gamma: float, *, around: bool) -> Normalize:
-    """Return the scale of colours, from 0 or, `around` a centre, from as far below it as above."""
-    furthest = max(highest if highest is not None else float(np.abs(values).max(initial=0.0)), 1e-9)
-    return Normalize(-furthest, furthest, clip=True) if around else PowerNorm(gamma, 0, furthest)
 
 
 def by_name(

@@ -4,7 +4,7 @@ import numpy as np
 
 from evenkeel.report.charts import class_order
 from evenkeel.report.elements import Chart, Charts, Section
-from evenkeel.report.figures import heat_map
+from evenkeel.report.heat_maps import heat_map
 from evenkeel.report.scene import Array, Scene
 
 

@@ -67,6 +67,7 @@ def render(title: str, blocks: Sequence[PageBlock]) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # numbers are most of a page
     environment.filters.update(shown=shown, unbroken=unbroken)
     numbers = count(1)
     template = environment.get_template("template.html.j2")

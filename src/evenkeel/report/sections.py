@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from evenkeel.report.charts import BANDS, BARS, have_whiskers, heights_of, line_charts, lines_of
-from evenkeel.report.elements import WIDEST, Chart, Charts, Note, Section, minus, split
+from evenkeel.report.charts import BANDS, BARS, each_or_ends, have_whiskers, heights_of, line_charts, lines_of
+from evenkeel.report.elements import WIDEST, Chart, Charts, Note, Section, split
 from evenkeel.report.figures import by_name
 from evenkeel.report.matrices import memories
 from evenkeel.report.scene import Scene, Series, windows
@@ -67,7 +67,7 @@ def alignment(scene: Scene) -> Section | None:
     behind = {label: windows(line, 300)[0] for label, line in raw.items()}
     charts = line_charts(scene, "Gradient alignment", smooth, "cosine", behind=behind, level=0)
     over = f" and over {length} measurements; faint: single measurements" if length > 1 else ""
-    means = "; ".join(f"{label} {minus(f'{line.mean.mean():+.2f}')}" for label, line in raw.items())
+    means = each_or_ends({label: float(line.mean.mean()) for label, line in raw.items()}, "+.2f")
     caption = (
         "Cosine between the gradient that trains the network (with the adaptor, if there is one) and that of the "
         "plain loss on memory. Above 0, learning the new batch also helps on memory; CBA is meant to align the first "

@@ -1,9 +1,9 @@
-"""Matplotlib figures as SVG inside an HTML page: text stays text, colours are CSS variables, ids are unique."""
+"""Figures as SVG inside an HTML page: text stays text, colours are CSS variables, ids are unique."""
 
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -48,6 +48,14 @@ _STYLE: dict[Any, Any] = {
 }
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG, and its numbers as charts.js shows and saves them."""
+
+    svg: str
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
