@@ -68,6 +68,11 @@ def test_values_are_shown_under_the_pointer(page: "Page") -> None:
     assert [re.sub(r" \(.+ to .+\)", "", text) for text in values] == [
         f"{label} {_curve(label, end):.1f}" for label in ("ER", "ER + CBA")
     ]
+    key, strokes = chart.evaluate(
+        "each => [getComputedStyle(each.querySelector('.readout .key'), '::before').backgroundColor, "
+        "[...each.querySelectorAll('.series-0 *')].map(part => getComputedStyle(part).stroke)]"
+    )
+    assert key in strokes  # in the dark, too
     page.mouse.move(0, 0)
     assert chart.locator(".readout").is_hidden()
     _point(_chart(page, TILT), 0.95, 0.7)
@@ -109,6 +114,7 @@ def test_fingers_get_buttons_that_are_large_enough(browser: "Browser", page: "Pa
     touched = browser.new_context(**how).new_page()
     touched.goto(page.url)
     chart = _chart(touched, CURVE)
+    chart.get_by_text("Hide or show", exact=True).tap()
     buttons = [each.bounding_box() for each in chart.get_by_role("button").all()]
     assert len(buttons) == 2 + 2  # the methods; SVG and CSV
     assert all(box and min(box["width"], box["height"]) >= 44 for box in buttons)

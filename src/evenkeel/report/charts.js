@@ -175,7 +175,7 @@ class DrawnLines extends Lines {
   }
 
   buttonFor(line, place) {
-    this.keys ??= this.holder.appendChild(make("p", { class: "keys" }));
+    this.keys ??= this.holder.appendChild(make("details", { class: "keys" }, make("summary", {}, "Hide or show")));
     const button = make("button", { type: "button" }, withLine(line.name, line.colour));
     button.addEventListener("click", () => this.toggle(place));
     this.keys.append(button);
@@ -268,7 +268,7 @@ export function exploreAll() {
     const [svg, values] = [holder.querySelector("svg"), JSON.parse(holder.dataset.values)];
     const chart = new (values.cells ? Matrix : DrawnLines)(holder, svg, svg.getAttribute("aria-label"), values);
     chart.readout.hidden = true;
-    holder.append(chart.readout);
+    svg.after(chart.readout);
     chart.offerToSave();
   }
 }

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from evenkeel.report.axes import add_legend, add_names, add_task_ends, fill_style, legend_height, line_style
 from evenkeel.report.heat_maps import heat_map
 from evenkeel.report.scene import Array, Scene, Series
-from evenkeel.report.svg import INK, MUTED, PALETTE, Picture, draw_framed, mark, printable
+from evenkeel.report.svg import INK, MUTED, PALETTE, Picture, draw_framed, mark, printable, variable
 from evenkeel.results.groups import Estimate
 
 MOST_BARS = 44  # more would be thinner than their outlines
@@ -67,7 +67,7 @@ def _known(scene: Scene, label: str, line: Series, at: Sequence[float]) -> dict[
     columns = {"mean": line.mean, "low": line.low, "high": line.high}
     by_place = {name: dict(zip(line.x, values, strict=True)) for name, values in columns.items() if values is not None}
     numbers = {name: [_short(values.get(x)) for x in at] for name, values in by_place.items()}
-    return {"name": label, "colour": scene.looks[label].colour, **numbers}
+    return {"name": label, "colour": variable(scene.looks[label].colour), **numbers}
 
 
 def _short(value: float | None) -> float | None:
@@ -124,7 +124,7 @@ def bars(
 
     svg, frame = draw_framed(onto, height=2.8 + legend_height(labels))
     known = [_interval(scene, label, values) for label, values in heights.items()]
-    known += [] if fair is None else [{"name": "fair share", "colour": INK, "mean": [*map(_short, fair)]}]
+    known += [] if fair is None else [{"name": "fair share", "colour": variable(INK), "mean": [*map(_short, fair)]}]
     at = [float(place) for place in places]
     return Picture(svg, {**asdict(frame), "across": xlabel, "at": at, "names": list(names), "lines": known})
 
@@ -134,7 +134,7 @@ def _artists(container: Container | None) -> list[Artist]:
 
 
 def _interval(scene: Scene, label: str, values: Heights) -> dict[str, Any]:
-    known = {"name": label, "colour": scene.looks[label].colour, "mean": [*map(_short, values.mean)]}
+    known = {"name": label, "colour": variable(scene.looks[label].colour), "mean": [*map(_short, values.mean)]}
     if not values.half.any():
         return known
     ends = {"low": values.mean - values.half, "high": values.mean + values.half}
@@ -164,7 +164,7 @@ def gains(rows: Mapping[str, Estimate], xlabel: str) -> Picture:
     svg, frame = draw_framed(onto, height=max(1.5, 0.8 + 0.22 * len(rows)))
     known: dict[str, Any] = {
         "name": xlabel,
-        "colour": PALETTE[0],
+        "colour": variable(PALETTE[0]),
         "mean": [_short(each.mean) for each in rows.values()],
     }
     for name, sign in (("low", -1), ("high", 1)):

@@ -135,11 +135,12 @@ def _rewrite(value: str, ids: dict[str, str]) -> str:
     """Return an attribute without line breaks, matplotlib's list of fonts and superfluous digits."""
     value = re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids[match[1]]})", value)
     value = re.sub(r"font-family: [^;]+; ?", "", value)
-    value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _variable(match[0]), value)
+    value = re.sub(r"#[0-9a-f]{6}\b", lambda match: variable(match[0]), value)
     return re.sub(r"(\.\d\d)\d+", r"\1", " ".join(value.split()))
 
 
-def _variable(colour: str) -> str:
+def variable(colour: str) -> str:
+    """Return a colour as a page shows it: its own shade of it in the dark."""
     return f"var({_VARIABLES[colour]}, {colour})" if colour in _VARIABLES else colour
 
 
