@@ -9,7 +9,7 @@ import pytest
 import typer
 from rich.cells import cell_len
 from rich.color import ColorSystem
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from evenkeel import cli
 from evenkeel.cli import console
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # with what it must show
     "compare demo": (["compare", "{results}/demo"], ["ER against ER + CBA", "* B is better", "Holm (Wilcoxon)"]),
     "compare grid": (["compare", "{grid}"], ["memory 50, optimizer lr 0.1"]),
     "reproduce": (
-        "reproduce table1 --methods derpp --data-set cifar10 --net slim --show --only-finished --out {results}/slim".split(),
+        ["reproduce", "table1", "--methods=derpp", "--net=slim", "--show", "--only-finished", "--out={results}/slim"],
         ["DER++ + CBA", "distance"],
     ),
     "ledger list": (["ledger", "list", "{grid}"], [*NAMES, "finished"]),
@@ -118,7 +118,7 @@ def columns_of(table: list[str]) -> Iterator[str]:
         yield "".join("".join(line[found.start() : found.end()].split()) for line in lines)
 
 
-def commands(command: TyperCommand | TyperGroup, *names: str) -> Iterator[tuple[str, ...]]:
+def commands(command: object, *names: str) -> Iterator[tuple[str, ...]]:
     """Yield the names of a command and those below it."""
     yield names
     for name, each in command.commands.items() if isinstance(command, TyperGroup) else ():
