@@ -107,10 +107,10 @@ def main() -> None:
         "", "ACC (a)", "ACC (b)", "(b) - (a)", title=f"{options.preset} {' '.join(options.set)}, {options.seeds} seeds"
     )
     for name in dict.fromkeys(name[:-4] for name in runs[0]):
-        with_new = [run[f"{name} (b)"] for run in runs]
-        gains = [run[f"{name} (b)"] - run[f"{name} (a)"] for run in runs]
-        averaged = [run[f"{name} (a)"] for run in runs]
-        table.add_row(name, *(Estimate.of(values).text(".1f") for values in (averaged, with_new, gains)))
+        a, b = ([run[f"{name} ({kind})"] for run in runs] for kind in "ab")
+        gains = [new - old for old, new in zip(a, b, strict=True)]
+        estimates = [Estimate.of(values) for values in (a, b, gains)]
+        table.add_row(name, *(each.text(".1f") for each in estimates if each))
     Console().print(table)
     if options.json:
         options.json.write_text(json.dumps(runs, indent=1) + "\n")
