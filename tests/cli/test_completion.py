@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.commands import call
 
 COMPLETED: dict[str, tuple[str, list[str]]] = {  # a line up to the cursor, and what the shell offers
-    "a command": ("evenkeel re", ["report", "reproduce"]),
+    "a command": ("evenkeel rep", ["report", "reproduce"]),
     "a command of a group": ("evenkeel ledger ex", ["export"]),
     "an option": ("evenkeel grid grid.toml --wo", ["--workers"]),
     "a topic": ("evenkeel list me", ["methods", "measures"]),
