@@ -55,7 +55,7 @@ clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA. Most modules of the
-# packages are never imported: without --no-compile, compiling them is more than half of the work.
+# packages are never imported, so --no-compile saves the time to compile them.
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable .

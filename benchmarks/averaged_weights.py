@@ -1,9 +1,10 @@
 """Which averaged weights predict best? Run: python benchmarks/averaged_weights.py digits --seeds 10
 
 Averages do not affect training, so one run per seed serves all of them. Each row is the accuracy at the end of the
-stream (ACC, mean over seeds), of one decay, of average or mean, with batch norm's statistics (a) averaged like the
-weights, as the library does, and (b) estimated again from at most 512 samples of memory. "last 1/5" is no decay but an
-average whose share is 5 / (n + 5): it spans the last fifth of the updates so far.
+stream (ACC, mean ± half of the 95% interval over seeds) of one decay, of average or mean, with batch norm's statistics
+(a) averaged like the weights, as the library does, and (b) estimated again from at most 512 samples of memory, and the
+paired difference. "last 1/5" is no decay but an average whose share is 5 / (n + 5): it spans the last fifth of the
+updates so far.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from torch import nn
 import evenkeel as ek
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.learning.average import Average
+from evenkeel.results.groups import Estimate
 
 SAMPLES, BATCH = 512, 128
 
@@ -101,9 +103,14 @@ def main() -> None:
         one_run(options.preset, [*options.set, f"seed={seed}"], options.decays, options.parts)
         for seed in range(options.seeds)
     ]
-    table = Table("", "ACC (a)", "ACC (b)", title=f"{options.preset} {' '.join(options.set)}, {options.seeds} seeds")
+    table = Table(
+        "", "ACC (a)", "ACC (b)", "(b) - (a)", title=f"{options.preset} {' '.join(options.set)}, {options.seeds} seeds"
+    )
     for name in dict.fromkeys(name[:-4] for name in runs[0]):
-        table.add_row(name, *(f"{fmean(run[f'{name} ({kind})'] for run in runs):.1f}" for kind in "ab"))
+        a, b = ([run[f"{name} ({kind})"] for run in runs] for kind in "ab")
+        gains = [new - old for old, new in zip(a, b, strict=True)]
+        estimates = [Estimate.of(values) for values in (a, b, gains)]
+        table.add_row(name, *(each.text(".1f") for each in estimates if each))
     Console().print(table)
     if options.json:
         options.json.write_text(json.dumps(runs, indent=1) + "\n")

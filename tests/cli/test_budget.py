@@ -25,7 +25,7 @@ def test_a_grid_does_what_fits_into_its_budget(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = call(capsys, "reproduce", "table1", "--budget", "soon", "--out", str(tmp_path / "ledger"))
+    code, _, err = call(capsys, "reproduce", "figure1", "--budget", "soon", "--out", str(tmp_path / "ledger"))
     assert code != 0
     assert "such as 3h" in err
     assert not (tmp_path / "ledger").exists()

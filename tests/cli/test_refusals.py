@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.commands import call
 
+RESULTS = str(Path(__file__).parents[2] / "results" / "demo")
 GRID = 'seeds = 1\n[[blocks]]\nbase = "digits"\n'
 FILES = {
     "grid.toml": GRID,
@@ -15,6 +16,7 @@ FILES = {
     "no-data-tune.toml": 'base = "paper/cifar10-er"\ntrials = 1\n[space]\n"optimizer.lr" = [0.1]\n',
     "text.npz": "no arrays",
     "rows.jsonl": '{"x": [1, 2]}\n',
+    "cow.jsonl": '{"x": [1, 2], "label": "cow"}\n',
     "bad-rows.jsonl": '{"x": [1, 2, 3], "label": "cat"}\n',
     "empty.jsonl": "",
     "file": "a file, not a folder",
@@ -69,6 +71,15 @@ REFUSED: dict[str, list[str]] = {
     "learn: no source": ["learn", "model", "nowhere", *NEW],
     "learn: no label": ["learn", "model", "rows.jsonl", *NEW],
     "learn: other shape": ["learn", "model", "bad-rows.jsonl", *NEW],
+    "learn: label": ["learn", "model", "cow.jsonl", *NEW, "--set", 'classes=["cat", "dog"]'],
+    "learn: unwritable": ["learn", "/proc/model", "cow.jsonl", *NEW],
+    "run: unwritable": ["run", "digits", "--out", "/proc/run"],
+    "grid: unwritable": ["grid", "grid.toml", "--out", "/proc/ledger", "--workers", "0"],
+    "report: unwritable": ["report", RESULTS, "-o", "file/page.html"],
+    "table: unwritable": ["table", RESULTS, "-o", "/proc/new/table.txt"],
+    "compare: unwritable": ["compare", RESULTS, "-o", "file/new/table.txt"],
+    "ledger export: unwritable": ["ledger", "export", RESULTS, "-o", "/proc/new/runs.csv"],
+    "serve: unwritable": ["serve", "/proc/model", *NEW, "--port", "0"],
     "learn: nothing": ["learn", "model", "empty.jsonl", *NEW],
     "learn: model in a file": ["learn", "file/model", "rows.jsonl", *NEW],
     "predict: no model": ["predict", "model", "rows.jsonl"],

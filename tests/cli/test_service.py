@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -120,6 +121,26 @@ def test_a_mistake_is_one_sentence(case: str, tmp_path: Path, opened: Open, caps
     assert code == 1
     assert re.search(expected, errors), errors
     assert "Traceback" not in errors
+
+
+def test_what_came_before_a_bad_row_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, file = lines(16), tmp_path / "rows.jsonl"
+    file.write_text("\n".join([*good[:12], '{"x": [1], "label": "cat"}', *good[12:]]))
+    arguments = ["learn", str(tmp_path / "model"), str(file), *VECTORS, "--set", "limits.examples=5"]
+    code, _, errors = call(capsys, *arguments)
+    assert (code, "rows.jsonl, line 13: x: List should have at least 4 items" in errors) == (1, True)
+    file.write_text("\n".join(good))
+    code, shown, errors = call(capsys, *arguments)
+    assert code == 0, errors
+    assert shown.splitlines()[-1].split()[:2] == ["6", "10"]  # taught, skipped
+
+
+def test_serving_without_its_packages_is_refused_before_slow_imports() -> None:
+    code = "import sys; sys.modules['uvicorn'] = None; sys.argv[1:] = ['serve', 'model']; from evenkeel import cli\n"
+    code += "try: cli.main()\nfinally: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "False\n")
+    assert "Not installed: uvicorn. Run: pip install 'evenkeel[serve]', or in a clone" in done.stderr
 
 
 def test_a_folder_that_is_served_is_not_taught_by_a_command(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ import pytest
 import evenkeel as ek
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.run_folder import RunFolder
-from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.job import Job
@@ -17,7 +16,6 @@ from evenkeel.grids.launchers.base import Launcher, Working
 from evenkeel.grids.launchers.in_process import InProcess
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import PATIENCE, Grid
-from evenkeel.results.run_files import Results
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
 HERE = Execution(workers=0, save_every=0)
@@ -108,28 +106,6 @@ def test_launchers_give_equal_records(tmp_path: Path) -> None:
     for key in map(run_key, configs):
         here, there = (Ledger(tmp_path / name).folder(key) / "records.jsonl" for name in ("here", "there"))
         assert here.read_bytes() == there.read_bytes()
-
-
-def test_estimates_grow_with_the_work_and_learn_from_the_ledger(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
-    estimator = Estimator(ledger, HERE)
-    er, more = digits("limits.test=1"), digits("limits.test=1", "limits.train=20")
-    rar = digits("limits.test=1", "learner.repeats=7")
-    assert estimator.steps(more) == 4 * estimator.steps(er) > 0
-    assert estimator.seconds(more) > estimator.seconds(er) > 0
-    assert estimator.seconds(rar) > 5 * estimator.seconds(er)
-    assert estimator.seconds(digits("limits.test=1", "seed=5")) == estimator.seconds(er)
-    Grid(ledger, [er], HERE).finish()
-    took = sum(session.seconds for session in Results.read(ledger.folder(run_key(er))).sessions)
-    assert Estimator(ledger, HERE).seconds(digits("limits.test=1", "seed=5")) == took
-    with pytest.raises(SettingsError, match="boundaries"):
-        estimator.seconds(digits("method.name=ss_il", "scenario.name=gradual", "scenario.tasks=5"))
-
-
-def test_a_net_whose_settings_are_lists_has_an_estimate(tmp_path: Path) -> None:
-    estimator = Estimator(Ledger(tmp_path), HERE)
-    small, large = (digits("net.name=mlp", f"net.hidden={hidden}") for hidden in ("[4]", "[512, 512]"))
-    assert 0 < estimator.seconds(small) < estimator.seconds(large)
 
 
 def test_grid_files(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenkeel.cli.completion import methods as completed_methods
 from evenkeel.cli.console import Format, LedgerFolder, OnlyList, Output, notes, out, with_execution
 from evenkeel.errors import RunError, SettingsError, one_of
 from evenkeel.grids.execution import Execution
@@ -30,7 +31,10 @@ def reproduce_command(
     ] = "",
     memory: Annotated[str, typer.Option(help="Memory sizes, separated by commas. Default: all in it.")] = "",
     methods: Annotated[
-        str, typer.Option(help="Methods such as er,derpp, each without and with CBA. Default: all.")
+        str,
+        typer.Option(
+            help="Methods such as er,derpp, each without and with CBA. Default: all.", autocompletion=completed_methods
+        ),
     ] = "",
     net: Annotated[str, typer.Option(help="full or slim: a ResNet-18 of width 64 or 20.")] = "full",
     seeds: Annotated[
@@ -42,7 +46,9 @@ def reproduce_command(
     budget: TimeBudget = None,
     only_list: OnlyList = False,
     only_show: Annotated[bool, typer.Option("--show", help="Show the results so far; run nothing.")] = False,
-    only_finished: Annotated[bool, typer.Option(help="Leave out rows that have no finished run.")] = False,
+    only_finished: Annotated[
+        bool, typer.Option("--only-finished", help="Leave out rows that have no finished run.")
+    ] = False,
     format: Format = "text",
     path: Output = None,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenkeel.cli.completion import presets
 from evenkeel.cli.console import DataFolder, SaveEvery, decoding, notes, out, print_table, progress
 
 if TYPE_CHECKING:
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
 
 
 def run_command(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a preset such as paper/cifar10-er-cba.")],
+    config: Annotated[
+        str, typer.Argument(help="A TOML file, or a preset such as paper/cifar10-er-cba.", autocompletion=presets)
+    ],
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Override a setting, such as method.name=derpp, adaptor.name=cba or seed=3."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the run. Default: runs/<data>-<scenario>-<name>-seed<seed>.")
+        Path | None,
+        typer.Option("--out", help="Folder of the run. Default: below runs/, named by data, scenario, name and seed."),
     ] = None,
     data: DataFolder = None,
     save_every: SaveEvery = 30.0,

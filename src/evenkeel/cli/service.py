@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +19,12 @@ from evenkeel.service.worker.process import prepare_process
 if TYPE_CHECKING:
     from evenkeel.cli.feed import Item
     from evenkeel.learning.learner import Learner
+    from evenkeel.service.config import ServiceConfig
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
 
 AT_ONCE = 256  # samples per call
+SERVE = ("fastapi", "fastapi_offline", "uvicorn", "httptools", "python_multipart", "prometheus_client")
 keys = typer.Typer(
     help="Manage the API keys of a service: who may predict, teach, or do everything.", no_args_is_help=True
 )
@@ -58,15 +61,12 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     ] = False,
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
+    _require_extra()
     if not one_process:
         prepare_process()  # it imports torch while this one does
+    from evenkeel.service.http.server import listen, require_keys, run
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
-
-    try:
-        from evenkeel.service.http.server import listen, require_keys, run
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"{error.name} is not installed. Run: pip install 'evenkeel[serve]'") from None
 
     if rollback is not None:
         open_model_folder(folder)
@@ -86,6 +86,16 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
         run(service, listening, host)
 
 
+def _require_extra() -> None:
+    """Raise SettingsError if a package of the extra `serve` is missing, before the slow imports."""
+    missing = [name for name in SERVE if find_spec(name) is None]
+    if missing:
+        raise SettingsError(
+            f"Not installed: {', '.join(missing)}. Run: pip install 'evenkeel[serve]', or in a clone: pip install "
+            "--constraint constraints.txt -e '.[serve]'"
+        )
+
+
 def learn_command(  # noqa: PLR0917
     folder: Folder,
     source: Source,
@@ -97,7 +107,10 @@ def learn_command(  # noqa: PLR0917
         bool, typer.Option("--again", help="Also teach samples that were taught from this source before.")
     ] = False,
 ) -> None:
-    """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped."""
+    """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped.
+
+    It stops at a sample that cannot be used; those before it are kept. Correct it and repeat the command.
+    """
     from evenkeel.cli.feed import Feed
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
@@ -107,7 +120,7 @@ def learn_command(  # noqa: PLR0917
     feed = Feed(source, checked, sample, label).items(labelled=True)
     chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.limits.queue))
     if not model_folder.exists:
-        chunks = _begun(chunks, source)
+        chunks = _begun(chunks, source, checked)
     service = Service(folder, config, settings or [])
     if service.failure:
         service.close()
@@ -227,11 +240,12 @@ def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
         yield chunk
 
 
-def _begun(chunks: "Iterator[list[Item]]", source: str) -> "Iterator[list[Item]]":
+def _begun(chunks: "Iterator[list[Item]]", source: str, config: "ServiceConfig") -> "Iterator[list[Item]]":
     """Read the first chunk before a folder is created: if it cannot be used, there must be no folder."""
     first = next(chunks, None)
     if first is None:
         raise DataError(f"{source!r} has no samples.")
+    config.require_labels([item.label for item in first], frozenset())
     return chain([first], chunks)
 
 

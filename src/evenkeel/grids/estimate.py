@@ -1,11 +1,12 @@
 """Estimates of how long runs will take."""
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 
 import torch
 from torch.nn import functional as F
@@ -20,6 +21,8 @@ from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.learning.nets import Net
 from evenkeel.results.run_files import sessions_of, started_of
 
+COMPARABLE = {"net", "data", "batches"}  # parts of a config in which runs agree whose times are compared
+
 
 @dataclass(frozen=True)
 class Extent:
@@ -33,10 +36,12 @@ class Extent:
 
 
 class Estimator:
-    """An estimator of the seconds of a run, from a run with the same settings in the ledger or a few timed batches.
+    """An estimator of the seconds of a run, by the finished runs of a ledger.
 
-    Herding and teachers are not counted, so take it as a rough guide. An estimate is also a check: a config that
-    does not fit its data, or data that is missing, raises the same error here as in the run.
+    A run with the same settings takes as long as the median of those. For other settings a few batches are timed, and
+    what follows from them, which leaves out herding, teachers and a busy machine, is multiplied by the median ratio of
+    real to computed seconds over the finished settings with the same net, data and batches. An estimate is also a
+    check: a config that does not fit its data, or data that is missing, raises the same error here as in the run.
     """
 
     def __init__(self, ledger: Ledger, execution: Execution, progress: Progress = lambda *_: None) -> None:
@@ -45,23 +50,38 @@ class Estimator:
         self._extents: dict[str, Extent] = {}
         self._latest: tuple[str, Setup, float] | None = None  # the next setting is often on the same data
         self._costs: dict[str, tuple[float, float]] = {}
-        self._known: dict[str, float] = {}
+        self._ratios: dict[str, float] = {}
+        self._finished: dict[str, Config] = {}  # by setting, as all that follow
+        self._took: dict[str, list[float]] = {}  # seconds without reading data
         for entry in ledger.entries():
             place = ledger.place(entry.key)
             with suppress(SettingsError):  # a run of another version, or on the user's own data
-                setting = _setting(load_config(started_of(place).config))
-                self._known[setting] = sum(session.seconds for session in sessions_of(place))
+                config = load_config(started_of(place).config)
+                self._finished[_setting(config)] = config
+                self._took.setdefault(_setting(config), []).append(sum(each.seconds for each in sessions_of(place)))
 
     def steps(self, config: Config) -> int:
         return self._extent(config).steps
 
     def seconds(self, config: Config) -> float:
-        setting = _setting(config)
-        if setting not in self._known:
-            extent = self._extent(config)
-            both, forward = self._costs[_net(config, extent.batch)]
-            self._known[setting] = extent.steps * extent.groups * both + extent.forwards * forward
-        return self._extent(config).start + self._known[setting]
+        extent, took = self._extent(config), self._took.get(_setting(config))
+        return extent.start + (median(took) if took else self._computed(config) * self._ratio(config))
+
+    def _computed(self, config: Config) -> float:
+        extent = self._extent(config)
+        both, forward = self._costs[_net(config, extent.batch)]
+        return extent.steps * extent.groups * both + extent.forwards * forward
+
+    def _ratio(self, config: Config) -> float:
+        """Return the real seconds for each computed one; 1 if no finished run is comparable."""
+        same = config.model_dump_json(include=COMPARABLE)
+        if same not in self._ratios:
+            others = {
+                key: each for key, each in self._finished.items() if each.model_dump_json(include=COMPARABLE) == same
+            }
+            ratios = [median(self._took[key]) / self._computed(each) for key, each in others.items()]
+            self._ratios[same] = median(ratios) if ratios else 1.0
+        return self._ratios[same]
 
     def _extent(self, config: Config) -> Extent:
         """Return the amount of work, which is the same for all seeds."""
@@ -87,15 +107,27 @@ class Estimator:
         return self._extents[setting]
 
     def _setup(self, config: Config) -> tuple[Setup, float]:
-        """Return the set-up of a run and the seconds to read its data, once it is decoded."""
+        """Return the set-up of a run and the seconds to read its data, which are less once it is decoded."""
         passes = method_of(config).mixed_passes
         same = f"{config.model_dump_json(include={'data', 'limits', 'scenario', 'batches'})} {passes}"
         if self._latest is None or self._latest[0] != same:
-            planned(config, None, self._root, self._progress)  # the first time, it may have to be decoded
-            begun = time.perf_counter()
-            self._latest = same, planned(config, None, self._root, self._progress), time.perf_counter() - begun
+            decoding = list[str]()
+            setup, start = self._timed(config, decoding)
+            if decoding:
+                setup, start = self._timed(config, decoding)
+            self._latest = same, setup, start
         _, setup, start = self._latest
         return replace(setup, config=with_policy(config)), start
+
+    def _timed(self, config: Config, decoding: list[str]) -> tuple[Setup, float]:
+        """Return the set-up and the seconds it took, and append to `decoding` what had to be decoded."""
+
+        def progress(what: str, done: int, total: int) -> None:
+            decoding.append(what)
+            self._progress(what, done, total)
+
+        begun = perf_counter()
+        return planned(config, None, self._root, progress), perf_counter() - begun
 
 
 def _setting(config: Config) -> str:
@@ -130,7 +162,7 @@ def _fastest(call: Callable[[], None]) -> float:
     """Return the seconds of the fastest of three calls; the first is a warm-up."""
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = perf_counter()
         call()
-        times.append(time.perf_counter() - begin)
+        times.append(perf_counter() - begin)
     return min(times)

@@ -21,7 +21,12 @@ def write_runs(ledger: Ledger, path: Path) -> int:
     if not rows:
         raise RunError(f"No run in {str(ledger.path)!r} is finished.")
     names = dict.fromkeys(name for row in rows for name in row)
-    write_whole(path, WRITERS[path.suffix]({name: _column([row.get(name) for row in rows]) for name in names}))
+    content = WRITERS[path.suffix]({name: _column([row.get(name) for row in rows]) for name in names})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise RunError(f"Cannot write the runs to {str(path)!r}: {error.strerror or error}.") from error
     return len(rows)
 
 

@@ -88,20 +88,16 @@ def folded(text: str, width: int, hang: str = HANG) -> list[str]:
     ['ER + CBA', '  (memory', '  20, lr', '  0.1)']
     """
     margin = " " * (len(text) - len(text.lstrip(" ")))
-    lines = [margin]
-    for word in BREAK.split(text.strip(" ")):
-        for piece in _pieces(word, max(1, width - len(margin))):
+    lines, later = [margin], max(1, width - len(margin) - len(hang))
+    for place, word in enumerate(BREAK.split(text.strip(" "))):
+        room = later if place else width - len(margin)
+        for piece in [word] if cell_len(word) <= room else chop_cells(word, later):
             gap = " " if lines[-1].strip(" ") else ""
             if gap and (piece is not word or cell_len(f"{lines[-1]} {piece}") > width):
                 lines.append(margin + hang)
                 gap = ""
             lines[-1] += gap + piece
     return lines
-
-
-def _pieces(word: str, width: int) -> list[str]:
-    """Return a word, or pieces of it if it is too long for a line."""
-    return [word] if cell_len(word) <= width else chop_cells(word, max(1, width - len(HANG)))
 
 
 def _least(text: str) -> int:

@@ -1,6 +1,6 @@
 """The config of a service: the parts of the learner, the shape of its samples, and what a client may send."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ from evenkeel.config.build import adaptor_of, method_of, task_free
 from evenkeel.config.loading import checked, read_tables
 from evenkeel.config.parts import ConfigError, PartSettings
 from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
+from evenkeel.errors import InputError, nearest, some
 
 Label = StrictStr | StrictInt
 
@@ -123,6 +124,20 @@ class ServiceConfig(LearnerConfig):
         if self.classes is not None and len(self.classes) > self.limits.classes:
             raise ConfigError(f"classes has {len(self.classes)} labels, but limits.classes is {self.limits.classes}.")
         return self
+
+    def require_labels(self, labels: Iterable[Hashable], known: Set[Hashable]) -> None:
+        """Raise InputError if these labels cannot be learned in addition to the known ones."""
+        new = {*labels} - known
+        if self.classes is not None and (others := new.difference(self.classes)):
+            label = next(iter(others))
+            raise InputError(f"The label {label!r} is not one of {some(self.classes)}.{nearest(label, self.classes)}")
+        if any(isinstance(label, str) and len(label) > self.limits.label for label in new):
+            raise InputError(f"A label has at most {self.limits.label:,} characters.")
+        if len(known | new) > self.limits.classes:
+            raise InputError(
+                f"With these there would be {len(known | new):,} different labels; the limit is "
+                f"{self.limits.classes:,}."
+            )
 
     def determining(self) -> dict[str, Any]:
         """Return the settings that define the learner, and so must not change during its lifetime."""

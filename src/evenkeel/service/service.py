@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 
-from evenkeel.errors import DivergenceError, InputError, nearest, some
+from evenkeel.errors import DivergenceError, InputError
 from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, digest, likeliest
 from evenkeel.service.opening import Start, adopt, current, fresh, newest_readable, open_journal
 from evenkeel.service.samples import unpack
@@ -264,18 +264,7 @@ class Service:
 
     def _admit(self, labels: Sequence[Hashable]) -> None:
         """Raise InputError if these labels cannot be learned. Runs in the journal's thread, where `_labels` changes."""
-        new = set(labels) - self._labels
-        fixed = self.config.classes
-        if new and fixed is not None:
-            label = next(iter(new))
-            raise InputError(f"The label {label!r} is not one of {some(fixed)}.{nearest(label, fixed)}")
-        if any(isinstance(label, str) and len(label) > self.config.limits.label for label in new):
-            raise InputError(f"A label has at most {self.config.limits.label:,} characters.")
-        if len(self._labels) + len(new) > self.config.limits.classes:
-            raise InputError(
-                f"With these there would be {len(self._labels) + len(new):,} different labels; the limit is "
-                f"{self.config.limits.classes:,}."
-            )
+        self.config.require_labels(labels, self._labels)
 
     def _enqueue(
         self, supervisor: Supervisor, journal: Journal, accept: Operation[list[Accepted]], count: int

@@ -1,0 +1,99 @@
+"""Estimates of the time of runs, by a clock that stands still and batches that take a fixed time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.data.dataset import Progress
+from evenkeel.errors import SettingsError
+from evenkeel.experiment.setup import Setup, planned
+from evenkeel.grids import estimate
+from evenkeel.grids.estimate import Estimator
+from evenkeel.grids.execution import Execution
+from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.schedule import Grid
+from evenkeel.results.run_files import USAGE
+
+HERE = Execution(workers=0)
+SMALL = ["limits.train=2", "limits.test=2", "evaluation.every=0", "evaluation.alignment=0"]
+
+TIME = estimate._time
+
+
+def digits(*overrides: str) -> ek.Config:
+    return ek.load_config("digits", [*SMALL, *overrides])
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_time", lambda *_: (0.01, 0.002))
+    monkeypatch.setattr(estimate, "perf_counter", lambda: 0.0)
+
+
+def finished(folder: Path, *runs: tuple[ek.Config, float]) -> Ledger:
+    """Return a ledger in which these runs are finished and took so many seconds."""
+    ledger = Ledger(folder)
+    assert not Grid(ledger, [config for config, _ in runs], HERE).finish().failed
+    for config, seconds in runs:
+        usage = ledger.folder(run_key(config)) / USAGE
+        lines = [json.loads(line) for line in usage.read_text().splitlines()]
+        usage.write_text("".join(json.dumps({**line, "seconds": seconds}) + "\n" for line in lines))
+    return ledger
+
+
+def test_estimates_grow_with_the_work(tmp_path: Path) -> None:
+    estimator = Estimator(Ledger(tmp_path), HERE)
+    er, more, often = digits(), digits("limits.train=30"), digits("learner.repeats=7")
+    assert estimator.steps(more) == 6 * estimator.steps(er) > 0
+    assert estimator.seconds(more) > 3 * estimator.seconds(er) > 0
+    assert estimator.seconds(often) > 3 * estimator.seconds(er)
+    assert estimator.seconds(digits("seed=5")) == estimator.seconds(er)
+    assert estimator.seconds(digits("net.name=mlp", "net.hidden=[4]")) > 0  # settings may be lists
+    with pytest.raises(SettingsError, match="boundaries"):
+        estimator.seconds(digits("method.name=ss_il", "scenario.name=gradual", "scenario.tasks=5"))
+
+
+def test_batches_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_time", TIME)
+    ticks = iter(range(10**6))
+    monkeypatch.setattr(estimate, "perf_counter", lambda: float(next(ticks)))
+    assert Estimator(Ledger(tmp_path), HERE).seconds(digits()) > 1 + 2 * 5
+
+
+def test_other_seeds_take_as_long_as_the_median_of_the_finished_ones(tmp_path: Path) -> None:
+    seeds = [(digits(f"seed={seed}"), seconds) for seed, seconds in enumerate((100.0, 700.0, 200.0))]
+    assert Estimator(finished(tmp_path, *seeds), HERE).seconds(digits("seed=9")) == 200
+
+
+def test_other_settings_are_estimated_by_the_ratio_of_real_to_computed_seconds(tmp_path: Path) -> None:
+    new, on_another_net = digits("learner.repeats=5"), digits("net.name=mlp", "net.hidden=[4]")
+    alone = Estimator(Ledger(tmp_path / "none"), HERE)
+    known = [digits(), digits("method.name=derpp"), digits("limits.train=4")]
+    runs = [(each, alone.seconds(each) * ratio) for each, ratio in zip(known, (2, 30, 4), strict=True)]
+    learned = Estimator(finished(tmp_path / "some", *runs), HERE)
+    assert learned.seconds(new) == pytest.approx(4 * alone.seconds(new))
+    assert learned.seconds(on_another_net) == alone.seconds(on_another_net)
+    assert [learned.seconds(each) for each in known] == [pytest.approx(seconds) for _, seconds in runs]
+
+
+@pytest.mark.parametrize("decoded", [True, False])
+def test_data_is_read_once_and_once_more_only_if_it_had_to_be_decoded(
+    decoded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def read(config: ek.Config, own: None, root: Path | None, progress: Progress) -> Setup:
+        reads.append(config)
+        if not decoded and len(reads) == 1:
+            progress("Decoding", 1, 2)
+        return planned(config, own, root, progress)
+
+    monkeypatch.setattr(estimate, "planned", read)
+    seconds = iter(range(0, 1000, 7))
+    monkeypatch.setattr(estimate, "perf_counter", lambda: float(next(seconds)))
+    estimator = Estimator(Ledger(tmp_path), HERE)
+    one, other = estimator.seconds(digits()), estimator.seconds(digits("method.name=finetune"))
+    assert len(reads) == (1 if decoded else 2)
+    assert [one > 7, other > 7] == [True, True]  # the seconds of one reading are part of each run
