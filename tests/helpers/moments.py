@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,7 +41,7 @@ class Moments:
         with self._alone:
             if self._count % self._step == 0 and self._folder.exists():
                 copy = self._copies / str(self._count)
-                shutil.copytree(self._folder, copy)
+                shutil.copytree(self._folder, copy, copy_function=_copy_if_there)
                 self.left.append((copy, self._note()))
             self._count += 1
 
@@ -65,6 +66,12 @@ class Moments:
             execute = self._after_a_moment(sqlite3.Connection.execute)
 
         return lambda *arguments, **settings: function(*arguments, factory=Statements, **settings)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """Copy a file, unless SQLite is deleting it at this moment: a kill may leave it or not."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 class Torn:
