@@ -28,6 +28,11 @@ def keep_freed_memory() -> None:
             mallopt(M_TRIM_THRESHOLD, 128 * 2**20)
 
 
+def keep_files_private() -> None:
+    """Let only the owner read what this process and its children create. For processes of our own."""
+    os.umask(0o077)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` when the block ends; readers see the old file or the new one, complete."""

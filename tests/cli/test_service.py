@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -166,11 +168,43 @@ def test_keys_are_added_listed_and_removed(opened: Open, capsys: pytest.CaptureF
     code, secret, _ = call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "predict,learn")
     assert code == 0
     keyring = Keyring(model_folder.keys, open_without=False)
-    assert keyring.scopes(f"Bearer {secret.strip()}") == ["predict", "learn"]
+    key = keyring.find(f"Bearer {secret.strip()}")
+    assert key is not None
+    assert key.allows == ["predict", "learn"]
     assert secret.strip() not in model_folder.keys.read_text()
     assert model_folder.keys.stat().st_mode & 0o777 == 0o600
     assert "camera" in call(capsys, "keys", "list", str(model_folder.path))[1]
     assert "already" in call(capsys, "keys", "add", str(model_folder.path), "camera", "--scope", "admin")[2]
     assert call(capsys, "keys", "remove", str(model_folder.path), "camera")[0] == 0
     time.sleep(LOOK)
-    assert keyring.scopes(f"Bearer {secret.strip()}") is None
+    assert keyring.find(f"Bearer {secret.strip()}") is None
+
+
+def test_an_expiry_is_given_in_days_and_listed(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(opened(start=False).model_folder.path)
+    assert call(capsys, "keys", "add", model, "short", "--scope", "predict", "--days", "30")[0] == 0
+    assert call(capsys, "keys", "add", model, "long", "--scope", "predict")[0] == 0
+    shown = " ".join(call(capsys, "keys", "list", model)[1].split())
+    until = (datetime.now(UTC) + timedelta(days=30)).date().isoformat()
+    assert re.search(rf"short predict \S+ {until}T\S+ long predict \S+ never", shown), shown
+
+
+def test_removing_the_last_key_says_that_nobody_is_left(opened: Open, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(opened(start=False).model_folder.path)
+    call(capsys, "keys", "add", model, "only", "--scope", "predict")
+    code, _, errors = call(capsys, "keys", "remove", model, "only")
+    assert (code, "nobody may use the service until you add one" in " ".join(errors.split())) == (0, True)
+
+
+def test_only_the_owner_can_read_what_a_command_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines(40)))
+    model = tmp_path / "model"
+    before = os.umask(0o022)
+    try:
+        assert call(capsys, "learn", str(model), str(tmp_path / "rows.jsonl"), *VECTORS)[0] == 0
+        assert call(capsys, "backup", str(model), str(tmp_path / "copy.tar"))[0] == 0
+        assert call(capsys, "restore", str(tmp_path / "copy.tar"), str(tmp_path / "again"))[0] == 0
+    finally:
+        os.umask(before)
+    made = [model, *model.rglob("*"), tmp_path / "copy.tar", tmp_path / "again", *(tmp_path / "again").rglob("*")]
+    assert {path.name: oct(path.stat().st_mode & 0o077) for path in made if path.stat().st_mode & 0o077} == {}

@@ -7,6 +7,7 @@ import typer
 
 from evenkeel.cli.console import notes, out
 from evenkeel.errors import EvenkeelError
+from evenkeel.files import keep_files_private
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the service.")]
 PLACES = "a new folder, a .tar file, or a URL such as s3://bucket/model.tar"
@@ -19,6 +20,7 @@ def backup_command(
     from evenkeel.service.store.backup import back_up
     from evenkeel.service.store.model_folder import ModelFolder
 
+    keep_files_private()
     model_folder = ModelFolder(folder)
     model_folder.require()
     with notes.status("Copying"):
@@ -33,6 +35,7 @@ def restore_command(
     """Restore a backup to a new folder, after all of its files were checked."""
     from evenkeel.service.store.backup import restore
 
+    keep_files_private()
     with notes.status("Restoring"):
         facts = restore(source, folder)
     out.print(f"{folder}: version {facts['version']}, {facts['waiting']:,} examples are waiting", soft_wrap=True)

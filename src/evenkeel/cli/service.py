@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer
 
 from evenkeel.cli.console import notes, out, print_table, progress
 from evenkeel.errors import DataError, EvenkeelError, SettingsError
-from evenkeel.service.store.keys import SCOPES, add_key, read_keys, remove_key
+from evenkeel.files import keep_files_private
+from evenkeel.service.store.keys import NOBODY, SCOPES, add_key, read_keys, remove_key
 from evenkeel.service.worker.process import prepare_process
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from evenkeel.learning.learner import Learner
     from evenkeel.service.config import ServiceConfig
     from evenkeel.service.service import Service
+    from evenkeel.service.store.keys import Key
     from evenkeel.service.store.model_folder import ModelFolder
 
 AT_ONCE = 256  # samples per call
@@ -59,18 +62,22 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     one_process: Annotated[
         bool, typer.Option("--one-process", help="Learn in the process that answers: less memory, slower answers.")
     ] = False,
+    require_keys: Annotated[
+        bool, typer.Option("--require-keys", help="Let nobody in without a key, even if there are no keys yet.")
+    ] = False,
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
     _require_extra()
+    keep_files_private()
     if not one_process:
         prepare_process()  # it imports torch while this one does
-    from evenkeel.service.http.server import listen, require_keys, run
+    from evenkeel.service.http.server import listen, make_keyring, run
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
 
     if rollback is not None:
         open_model_folder(folder)
-    require_keys(read_keys(ModelFolder(folder).keys), host)
+    keyring = make_keyring(ModelFolder(folder).keys, host, require_keys=require_keys)
     with listen(host, port) as listening:
         service = Service(
             folder, config, settings or [], rollback=rollback, new_journal=new_journal, apart=not one_process
@@ -83,7 +90,9 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
             notes.print(f"{service.failure} Predictions continue; nothing is learned.", style="red", soft_wrap=True)
         if service.notice:
             notes.print(service.notice, style="yellow", soft_wrap=True)
-        run(service, listening, host)
+        if keyring.access == "closed":
+            notes.print(NOBODY.replace("MODEL_DIR", str(folder)), style="yellow", soft_wrap=True)
+        run(service, listening, keyring)
 
 
 def _require_extra() -> None:
@@ -115,6 +124,7 @@ def learn_command(  # noqa: PLR0917
     from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
 
+    keep_files_private()
     model_folder = ModelFolder(folder)
     checked = model_folder.read(config, settings or [])
     feed = Feed(source, checked, sample, label).items(labelled=True)
@@ -199,22 +209,29 @@ def add_command(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="Name of the key, for example its owner.")],
     scope: Annotated[list[str], typer.Option(help=f"What it allows: {', '.join(SCOPES)}. May be repeated.")],
+    days: Annotated[int | None, typer.Option(help="Days until it expires. Default: never.", min=1, max=36500)] = None,
 ) -> None:
     """Create a key. It is shown once, and only its hash is stored."""
     model_folder = open_model_folder(folder)
-    secret = add_key(model_folder.keys, name, [word.strip() for option in scope for word in option.split(",")])
+    scopes = [word.strip() for option in scope for word in option.split(",")]
+    expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    secret = add_key(model_folder.keys, name, scopes, expires)
     notes.print("Store it safely; it will not be shown again:")
     typer.echo(secret)
 
 
 @keys.command("list")
 def list_command(folder: Folder) -> None:
-    """List the names and scopes of the keys."""
+    """List the names and scopes of the keys, and when they expire."""
     from evenkeel.results.table import ResultTable, Row
 
     model_folder = open_model_folder(folder)
-    rows = [Row.of(key.name, ", ".join(key.scopes), key.made) for key in read_keys(model_folder.keys)]
-    print_table(ResultTable("", ["name", "scopes", "created"], rows))
+    rows = [Row.of(key.name, ", ".join(key.scopes), key.made, _until(key)) for key in read_keys(model_folder.keys)]
+    print_table(ResultTable("", ["name", "scopes", "created", "expires"], rows))
+
+
+def _until(key: "Key") -> str:
+    return "never" if key.expires is None else f"{key.expires} (expired)" if key.has_expired else key.expires
 
 
 @keys.command("remove")
@@ -223,7 +240,11 @@ def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Nam
     model_folder = open_model_folder(folder)
     remove_key(model_folder.keys, name)
     if not read_keys(model_folder.keys):
-        notes.print("That was the last key: on 127.0.0.1, everyone on this machine may now do everything.")
+        notes.print(
+            "That was the last key: nobody may use the service until you add one. To let everyone on this machine use "
+            f"it without keys, stop it, delete {model_folder.keys}, and start it on 127.0.0.1.",
+            soft_wrap=True,
+        )
 
 
 def open_model_folder(folder: Path) -> "ModelFolder":

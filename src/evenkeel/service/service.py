@@ -67,6 +67,7 @@ class Service:
     def _open(self, start: Start, apart: bool) -> None:
         try:
             self.model_folder.lock()
+            self.model_folder.keep_private()
             if not self.model_folder.exists:
                 self.model_folder.write(self.config)
             self._resume(start, apart)

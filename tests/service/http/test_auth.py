@@ -4,6 +4,7 @@ import json
 import stat
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import product
 
 import httpx
@@ -177,6 +178,24 @@ def test_a_plain_route_is_guarded_and_documented(app: FastAPI) -> None:
     assert described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/FoundThing")
     assert described["responses"]["401"]["content"]["application/json"]["schema"]["$ref"].endswith("/Problem")
     assert described["security"] == [{"HTTPBearer": ["learn"]}]
+
+
+def test_a_refusal_says_that_a_key_has_expired_or_that_there_is_none(opened: Open) -> None:
+    service = opened(start=False)
+    path = service.model_folder.keys
+    http = TestClient(make_app(service, Keyring(path, open_without=True)), "http://127.0.0.1")
+    assert http.get("/metrics").status_code == 200
+    secret = add_key(path, "old", ["admin"], datetime.now(UTC))
+    time.sleep(LOOK)
+    refused = http.get("/metrics", headers={"Authorization": f"Bearer {secret}"})
+    assert (refused.status_code, refused.json()) == (401, {"error": "This key has expired."})
+    remove_key(path, "old")
+    time.sleep(LOOK)
+    for header in ({}, {"Authorization": f"Bearer {secret}"}):
+        refused = http.get("/metrics", headers=header)
+        assert refused.status_code == 401
+        assert refused.json()["error"].startswith("This service has no keys, so nobody may use it. Add one: `evenkeel")
+    assert http.get("/healthz").status_code == 200
 
 
 def test_a_route_that_forgets_its_scope_cannot_be_added(app: FastAPI) -> None:

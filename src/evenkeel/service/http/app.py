@@ -45,7 +45,9 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
     )
     app.state.keyring, app.state.most_examples = keyring, limits.examples
     app.router.route_class = Guarded
-    app.add_middleware(Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.is_open, seen=observe)
+    app.add_middleware(
+        Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.access == "open", seen=observe
+    )
     handle_errors(app)
     add_client_routes(app, service)
     add_admin_routes(app, service)

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from evenkeel.service.http.schemas import require_few_marks
-from evenkeel.service.store.keys import Keyring
+from evenkeel.service.store.keys import NOBODY, Key, Keyring
 
 _bearer = HTTPBearer(auto_error=False, description="An API key; needed only if the service has keys")
 
@@ -52,8 +52,14 @@ class Guarded(APIRoute):
 def _check(request: Request, scopes: set[str]) -> None:
     """Raise an HTTPException if the request has no valid key, or one that lacks a scope."""
     keyring: Keyring = request.app.state.keyring
-    allowed = keyring.scopes(request.headers.get("authorization"))
-    if allowed is None:
-        raise HTTPException(401, "A key is required: Authorization: Bearer KEY.", {"WWW-Authenticate": "Bearer"})
-    for scope in scopes.difference(allowed):
+    key = keyring.find(request.headers.get("authorization"))
+    if key is None or key.has_expired:
+        raise HTTPException(401, _why_not(keyring, key), {"WWW-Authenticate": "Bearer"})
+    for scope in scopes.difference(key.allows):
         raise HTTPException(403, f"This key lacks the scope {scope!r}.")
+
+
+def _why_not(keyring: Keyring, key: Key | None) -> str:
+    if key is not None:
+        return "This key has expired."
+    return "A key is required: Authorization: Bearer KEY." if keyring.access == "by key" else NOBODY

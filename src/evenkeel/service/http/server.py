@@ -4,6 +4,7 @@ import gc
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -16,14 +17,18 @@ from evenkeel.service.store.keys import Keyring, read_keys
 SWITCH = 0.001  # seconds after which a computing thread yields to another, so that requests do not wait for it
 
 
-def require_keys(service_keys: object, host: str) -> None:
-    """Raise SettingsError if there are no keys and other machines can reach the address."""
-    if not service_keys and not is_loopback(host):
+def make_keyring(path: Path, host: str, *, require_keys: bool) -> Keyring:
+    """Return the keys of a service; raise SettingsError if it has none and other machines can reach the address.
+
+    `require_keys`: nobody may do anything without a key, on any address, even if there are no keys yet.
+    """
+    if not read_keys(path) and not is_loopback(host) and not require_keys:
         raise SettingsError(
             f"The address {host} can be reached from other machines, and there are no keys: anyone could teach this "
-            "model. Start it on 127.0.0.1 to create its folder, then add a key: `evenkeel keys add MODEL_DIR NAME "
-            "--scope learn`."
+            "model. Start it on 127.0.0.1 or with --require-keys to create its folder, then add a key: `evenkeel keys "
+            "add MODEL_DIR NAME --scope learn`."
         )
+    return Keyring(path, open_without=is_loopback(host) and not require_keys)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -35,10 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise SettingsError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
 
 
-def run(service: Service, listening: socket.socket, host: str) -> None:
+def run(service: Service, listening: socket.socket, keyring: Keyring) -> None:
     """Serve requests until a signal stops the process."""
-    keyring = Keyring(service.model_folder.keys, open_without=is_loopback(host))
-    require_keys(read_keys(service.model_folder.keys), host)
     sys.setswitchinterval(SWITCH)
     limits = service.config.limits
     protocol = type("Protocol", (PatientProtocol,), {"seconds": limits.seconds})

@@ -1,6 +1,7 @@
 """MODEL_DIR: the files of a service, owned by one process at a time."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -104,6 +105,12 @@ class ModelFolder:
             self._versions.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SettingsError(f"Cannot create {str(self.path)!r}: {error.strerror}.") from None
+
+    def keep_private(self) -> None:
+        """Let nobody but the owner use the folder: it holds samples. What belongs to others is left as it is."""
+        for path in (self.path, *self.path.rglob("*")):
+            with suppress(OSError):
+                path.chmod(path.stat().st_mode & 0o700)
 
     def write(self, config: ServiceConfig) -> None:
         """Write the config to `service.toml`, unless it is there already."""
