@@ -212,6 +212,7 @@ EXPECTED = {
     "fwt": 5.0 - 20.0,
     "wc_acc": (30 + 80) / 2,
     "recency_bias": 60.0,
+    "recency_tilt": 100 * (11 / 20 - 10 / 20) / (1 - 10 / 20),
     "acc_auc_sum": (70 + 88 + 45 + 65) * 3,
     "prequential": 100 * 37 / 80,
 }

@@ -198,6 +198,29 @@ def test_the_worst_case_is_no_better_than_the_end(r: Matrix, data: st.DataObject
 # ---- predictions ----
 
 
+@pytest.mark.parametrize(
+    ("true", "predicted", "tilt"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4], 0),
+        ([1, 2, 3, 4], [2, 1, 4, 3], 0),  # mistakes in both directions
+        ([1, 2, 3, 4], [4, 4, 4, 4], 100),
+        ([1, 2, 3, 4], [1, 1, 1, 1], -100),
+        ([1, 1, 1, 9], [1, 1, 9, 9], 100 * (1 / 2 - 1 / 4) / (3 / 4)),
+        ([1, 9, 9, 9], [1, 1, 9, 9], 100 * (1 / 2 - 3 / 4) / (3 / 4)),
+        (
+            [0, 10, 1000],
+            [10, 10, 1000],
+            100 * (2 / 3 - 1 / 2) / (1 / 2),
+        ),  # how long ago does not matter, the order does
+        ([5, 5], [5, 5], 0),
+        ([9, 9], [1, 9], -50),
+        ([], [], 0),
+    ],
+)
+def test_recency_tilt(true: list[int], predicted: list[int], tilt: float) -> None:
+    assert metrics.recency_tilt(true, predicted) == pytest.approx(tilt)
+
+
 def test_recency_bias() -> None:
     assert metrics.recency_bias([10, 10, 10, 10]) == 25  # fair: 100/T
     assert metrics.recency_bias([10, 30, 60]) == 60

@@ -60,6 +60,18 @@ def _recency_bias(run: Results) -> float | None:
     return metrics.recency_bias(last.predicted) if last and last.predicted else None
 
 
+def _recency_tilt(run: Results) -> float | None:
+    if _matrix()(run) is None:
+        return None
+    confusion = np.array(run.finished_tasks[-1].confusion)
+    seen = np.zeros(len(confusion))  # a task, for each class
+    for number, task in enumerate(run.started.tasks):
+        seen[task["classes"]] = number
+    true, predicted = np.nonzero(confusion)
+    times = confusion[true, predicted]
+    return metrics.recency_tilt(seen[true].repeat(times), seen[predicted].repeat(times))
+
+
 def _forgetting_of_classes(run: Results) -> float | None:
     tests = run.finished_tasks if _matrix()(run) is not None else []
     return metrics.forgetting_before_end(np.array([test.recall for test in tests])) if tests else None
@@ -153,6 +165,7 @@ MEASURES: dict[str, Measure] = {
         lower=None,
         scored="; fair is that task's share of the test samples, 100/T for tasks of equal size",
     ),
+    "recency_tilt": _measure("recency tilt", metrics.recency_tilt, _recency_tilt, lower=None, scored="; fair is 0"),
     "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
     "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
 }

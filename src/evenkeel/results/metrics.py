@@ -165,6 +165,21 @@ def recency_bias(predicted: Sequence[float]) -> float:
     return 100 * float(predicted[-1]) / total if total else 0.0
 
 
+def recency_tilt(true: ArrayLike, predicted: ArrayLike) -> float:
+    """recency tilt = 100 * (q - m) / (1 - m), or / m if q < m, q and m: mean recency of predicted and of true classes
+
+    Whether classes seen recently are predicted too often (above 0) or too rarely (below 0): 100 if every sample is
+    taken for a class seen last, -100 if for one seen longest ago. The recency of a class rises from 0, seen longest
+    ago, in equal steps to 1, seen last. `true` and `predicted` hold, for each sample, when its true class and its
+    predicted one were last seen: the task in a run, the example in a service, which measures the same on its memory.
+    """
+    moments, ranks = np.unique(np.stack([true, predicted]), return_inverse=True)
+    if len(moments) < 2:
+        return 0.0
+    m, q = ranks.reshape(2, -1).mean(axis=1) / (len(moments) - 1)
+    return 100 * float((q - m) / (1 - m if q >= m else m))
+
+
 def class_recall(confusion: ArrayLike) -> Matrix:
     """recall of class c = 100 * n(c, c) / sum over p of n(c, p), where n(c, p) samples of class c are taken for p
 

@@ -58,7 +58,7 @@ class Metrics(Collector):
             ),
             (
                 "recency_bias",
-                "Percentage of the memory's samples of older classes that are predicted as one of the newest",
+                "Over- (above 0) or under-prediction of classes seen recently, on samples of memory, -100 to 100",
                 report.recency_bias,
             ),
         ):

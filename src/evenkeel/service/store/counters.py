@@ -2,18 +2,15 @@
 
 import time
 from collections import deque
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from evenkeel.learning.learner import Learner
+from evenkeel.results.metrics import recency_tilt
 from evenkeel.service.store.queries import RECENT
 
-NEWEST = 500  # last examples whose classes count as the newest, for the recency bias
-MEASURED = 256  # samples of memory that are predicted to measure it
+MEASURED = 256  # samples of memory that are predicted to measure the recency bias, at most
 POINTS = 1_000  # maximum length of the history
 
 
@@ -28,7 +25,7 @@ class Counters:
     right: int = 0
     counts: dict[Hashable, int] = field(default_factory=dict)  # learned examples of each label
     tested_lately: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
-    newest: deque[Hashable] = field(default_factory=lambda: deque(maxlen=NEWEST))
+    last_seen: dict[Hashable, int] = field(default_factory=dict)  # which example of all learned was the last of a label
     history: list[dict[str, Any]] = field(default_factory=list)  # for the dashboard: nothing depends on it
 
     def test(self, learner: Learner, x: object, labels: Sequence[Hashable]) -> None:
@@ -42,10 +39,10 @@ class Counters:
 
     def count(self, labels: Sequence[Hashable]) -> None:
         """Count examples that were learned."""
-        self.learned += len(labels)
-        self.newest.extend(labels)
-        for label in labels:
+        for place, label in enumerate(labels, self.learned + 1):
             self.counts[label] = self.counts.get(label, 0) + 1
+            self.last_seen[label] = place
+        self.learned += len(labels)
 
     def add_point(self, **values: Any) -> None:
         """Add a point to the history."""
@@ -63,13 +60,14 @@ class Counters:
             "right": self.right,
             "counts": [[label, count] for label, count in self.counts.items()],
             "tested_lately": [int(right) for right in self.tested_lately],
-            "newest": list(self.newest),
+            "last_seen": list(self.last_seen.items()),
             "history": self.history,
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Counters":
         """Return the counters that `state` returned."""
+        is_old = "last_seen" not in state  # of version 0.1, whose recency bias was another measure
         return cls(
             learned=state["learned"],
             refused=state["refused"],
@@ -78,8 +76,8 @@ class Counters:
             right=state["right"],
             counts=dict(state["counts"]),
             tested_lately=deque(map(bool, state["tested_lately"]), maxlen=RECENT),
-            newest=deque(state["newest"], maxlen=NEWEST),
-            history=state["history"],
+            last_seen=_seen_before(state) if is_old else dict(state["last_seen"]),
+            history=[{**point, "recency_bias": None} for point in state["history"]] if is_old else state["history"],
         )
 
 
@@ -104,18 +102,24 @@ def percent_right(right: Collection[bool]) -> float | None:
     return 100 * sum(right) / len(right) if right else None
 
 
-def memory_recency_bias(learner: Learner, newest: Sequence[Hashable]) -> float | None:
-    """Return 100 * the share of memory's samples of older classes that are predicted as one of the newest classes.
+def _seen_before(state: dict[str, Any]) -> dict[Hashable, int]:
+    """Return when labels were last seen, of a state of version 0.1: it had only the labels of the newest examples."""
+    newest = enumerate(state["newest"], state["learned"] + 1 - len(state["newest"]))
+    return {label: 0 for label, _ in state["counts"]} | {label: place for place, label in newest}
 
-    The newest classes are those among the last 500 examples learned. None if memory has no older class. Memory is
-    trained on, so this is a lower bound: a warning sign, not a test result.
+
+def memory_recency_bias(learner: Learner, last_seen: Mapping[Hashable, int]) -> float:
+    """Return the recency tilt of predictions for samples of memory, from -100 to 100; 0 if there are none.
+
+    Memory is trained on, so tests would show more of it: this is a warning sign, not a test result.
     """
-    if not len(learner.memory) or not newest:
-        return None
-    new = torch.tensor([label in set(newest) for label in learner.classes])
-    y: Tensor = learner.memory.column("y").cpu()
-    older = (~new[y]).nonzero().flatten()[:MEASURED]
-    if not len(older):
-        return None
-    predicted = learner.logits(learner.memory.column("x")[older])[:, : len(new)].argmax(dim=1).cpu()
-    return 100 * float(new[predicted].double().mean())
+    names, memory = learner.labels.names, learner.memory
+    if not len(memory):
+        return 0.0
+    rows = slice(None, None, -(-len(memory) // MEASURED))
+    predicted = learner.logits(memory.column("x")[rows])[:, : len(names)].argmax(dim=1)
+    true, answered = (
+        [last_seen.get(names[output], 0) for output in outputs.tolist()]
+        for outputs in (memory.column("y")[rows], predicted)
+    )
+    return recency_tilt(true, answered)

@@ -113,10 +113,17 @@ def last_cut(db: sqlite3.Connection) -> int:
 def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
     """Return how many examples are not in the current checkpoint, and their labels."""
     current = value(db, "current")
-    where = "FROM examples WHERE x IS NOT NULL AND (batch IS NULL OR batch > ?)"
-    count = db.execute(f"SELECT count(*) {where}", (current,)).fetchone()[0]
-    labels = db.execute(f"SELECT DISTINCT label {where}", (current,)).fetchall()
-    return count, {label for (text,) in labels for label in _read_label(text)}
+    labels = db.execute(
+        "SELECT DISTINCT label FROM examples WHERE x IS NOT NULL AND (batch IS NULL OR batch > ?)", (current,)
+    ).fetchall()
+    return count_waiting(db, current), {label for (text,) in labels for label in _read_label(text)}
+
+
+def count_waiting(db: sqlite3.Connection, after: int) -> int:
+    """Return how many accepted examples are still to be learned after the batch with this number, by indexes only."""
+    (uncut,) = db.execute("SELECT count(*) FROM examples WHERE batch IS NULL").fetchone()
+    (cut,) = db.execute("SELECT count(*) FROM examples WHERE x IS NOT NULL AND batch > ?", (after,)).fetchone()
+    return int(uncut + cut)
 
 
 def _read_label(text: str) -> list[Hashable]:

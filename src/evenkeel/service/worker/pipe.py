@@ -37,7 +37,7 @@ class WorkerReport:
     right: int = 0
     lately: float | None = None  # percentage of recent ones predicted correctly before they were learned
     counts: dict[Hashable, int] | None = None  # learned examples by label
-    recency_bias: float | None = None
+    recency_bias: float = 0.0
     recovering: bool = False
     saved: int = 0  # the last checkpoint
     error: str | None = None  # why learning is interrupted

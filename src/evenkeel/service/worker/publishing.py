@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,11 @@ MEASURE = 5.0  # seconds between points of the history, while learning
 class Publisher:
     """Sends reports, snapshots and points of the history when they are due."""
 
-    def __init__(self, pipe: WorkerPipe, learning: Learning, answered: Sequence[bool]) -> None:
+    def __init__(
+        self, pipe: WorkerPipe, learning: Learning, answered: Sequence[bool], waiting: Callable[[], int]
+    ) -> None:
         self.answered = deque(answered, maxlen=RECENT)
-        self._pipe, self._learning = pipe, learning
+        self._pipe, self._learning, self._waiting = pipe, learning, waiting
         self._report = WorkerReport(recovering=True, saved=learning.saved)
         self._unpublished = self._unmeasured = 0  # batches
         self._published_at = self._point_at = time.monotonic()
@@ -53,12 +55,12 @@ class Publisher:
         self._handled = 0
         self._pipe.recount()
 
-    def do_what_is_due(self, queue: int, *, resting: bool) -> None:
+    def do_what_is_due(self, *, resting: bool) -> None:
         """Publish and measure if it is time. `resting`: nothing is being learned, so a first point may come early."""
         now = time.monotonic()
         early = resting and not self._learning.counters.history
         if self._unmeasured and (early or now - self._point_at >= MEASURE):
-            self._add_point(queue)
+            self._add_point()
         if self._unpublished and now - self._published_at >= self._publish_every:
             self.publish()
 
@@ -88,20 +90,20 @@ class Publisher:
         """Measure the recency bias, unless that would take too much of the time."""
         begun = time.monotonic()
         if begun >= self._measure_again:
-            bias = memory_recency_bias(self._learning.learner, self._learning.counters.newest)
+            bias = memory_recency_bias(self._learning.learner, self._learning.counters.last_seen)
             self._report = replace(self._report, recency_bias=bias)
             now = time.monotonic()
             self._measure_again = now + (now - begun) / PUBLISHING
 
-    def _add_point(self, queue: int) -> None:
-        """Add a point to the history."""
-        self._measure()
+    def _add_point(self) -> None:
+        """Add a point to the history, of what is published."""
+        self.publish()
         counters = self._learning.counters
         counters.add_point(
             accuracy=percent_right(counters.tested_lately),
             answered=percent_right(self.answered),
             recency_bias=self._report.recency_bias,
-            queue=queue,
+            queue=self._waiting(),
             rate=self._lately.rate,
         )
         self._pipe.send("history", counters.history)

@@ -16,7 +16,7 @@ from typing import Any
 from evenkeel.errors import EvenkeelError, reason
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries
-from evenkeel.service.store.counters import Counters, Rate
+from evenkeel.service.store.counters import Counters, Rate, percent_right
 from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.recovery import resume
@@ -44,9 +44,10 @@ class Supervisor:
         apart: bool,
     ) -> None:
         self.published = published
-        self.history = counters.history
+        self._points = counters.history
         # Until the worker sends its own.
-        self.report = WorkerReport(saved=published.version, recovering=True).counted(counters)
+        bias = (counters.history[-1]["recency_bias"] if counters.history else None) or 0.0  # version 0.1 had None
+        self.report = WorkerReport(saved=published.version, recovering=True, recency_bias=bias).counted(counters)
         self.saved_at = time.monotonic()
         self.answered = deque(journal.do(queries.recent_answers), maxlen=queries.RECENT)
         self._model_folder, self._config, self._journal, self._apart = model_folder, config, journal, apart
@@ -106,6 +107,21 @@ class Supervisor:
         """Return why nothing is learned; None if all is well."""
         return self.report.error
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Return the points of the history and, once anything was accepted, one of now, which equals the status."""
+        report = self.report
+        now = {
+            "time": time.time(),
+            "learned": report.learned,
+            "accuracy": report.lately,
+            "answered": percent_right(self.answered),
+            "recency_bias": report.recency_bias,
+            "queue": self.waiting,
+            "rate": self.rate,
+        }
+        return [*self._points, now] if self._points or self.waiting else []
+
     # The queue
 
     @property
@@ -135,7 +151,7 @@ class Supervisor:
     def _count(self, db: Any) -> None:
         """Count the queue. Runs in the journal's thread, after everything accepted before was counted."""
         with self._counting:
-            self._queued = queries.waiting(db)[0]
+            self._queued = queries.count_waiting(db, queries.value(db, "current"))
 
     # Commands
 
@@ -259,7 +275,7 @@ class Supervisor:
         elif kind == "failed":
             self.report = replace(self.report, error=f"{value} It is being restarted.")
         elif kind == "history":
-            self.history = value
+            self._points = value
         elif kind == "saved":
             self.report, self.saved_at = replace(self.report, saved=value), time.monotonic()
             self._journal.tidy()

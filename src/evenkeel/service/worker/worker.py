@@ -54,7 +54,7 @@ class Worker:
         self.pipe = pipe
         self.learning = Learning(model_folder, config, pipe, number)
         self._journal = journal
-        self._publisher = Publisher(pipe, self.learning, self._query(queries.recent_answers))
+        self._publisher = Publisher(pipe, self.learning, self._query(queries.recent_answers), self._waiting)
         self._forgetting = Forgetting(model_folder, pipe, self.learning)
         self._forgets = deque[tuple[int, Iterator[dict[str, Any]]]]()  # requests being worked on, with their tickets
         self._ahead = deque[CutBatch]()
@@ -134,7 +134,7 @@ class Worker:
 
     def _rest(self) -> float | None:
         """Do what is due while there is nothing to learn; return the seconds until more is due, None if nothing is."""
-        self._publisher.do_what_is_due(self._queue, resting=True)
+        self._publisher.do_what_is_due(resting=True)
         if self.learning.unsaved and self._seconds_unsaved >= self.config.checkpoints.seconds:
             self.save()
         due = self._publisher.due()
@@ -153,16 +153,15 @@ class Worker:
                 return 0.0
             raise MemoryError(reason(error)) from error
         self._publisher.count(len(batch.examples) + len(batch.damaged))
-        self._publisher.do_what_is_due(self._queue, resting=False)
+        self._publisher.do_what_is_due(resting=False)
         limits = self.config.checkpoints
         is_due = self.learning.unsaved >= limits.batches or self._seconds_unsaved >= limits.seconds
         if is_due or self.learning.skipped:
             self.save()
         return 0.0
 
-    @property
-    def _queue(self) -> int:
-        return sum(len(batch.examples) for batch in self._ahead)
+    def _waiting(self) -> int:
+        return self._query(partial(queries.count_waiting, after=self.learning.number))
 
     @property
     def _seconds_unsaved(self) -> float:

@@ -2,7 +2,7 @@
 
 import { make, draw, number, short } from "./charts.js";
 import { LiveChart } from "./live_chart.js";
-import { $, percent, rate, counted, shown, bytes, duration, clock, timeTicks } from "./words.js";
+import { $, percent, signed, rate, counted, shown, bytes, duration, clock, timeTicks } from "./words.js";
 
 const STATUS_SECONDS = 2;
 const HISTORY_SECONDS = 5;
@@ -69,10 +69,9 @@ class Poll {
 const answeredLine = { field: "answered", name: "Answers", look: "first" };
 const testedLine = { field: "accuracy", name: "Before learning", look: "second" };
 const biasLine = { field: "recency_bias", name: "Bias", look: "first" };
-const noBias = "Nothing yet: there are no older classes";
 const charts = [
   new LiveChart($("accuracy-chart"), [answeredLine, testedLine], percent, { isPercent: true }),
-  new LiveChart($("bias-chart"), [biasLine], percent, { isPercent: true, fromZero: true, nothing: noBias }),
+  new LiveChart($("bias-chart"), [biasLine], signed, { withZero: true }),
   new LiveChart($("queue-chart"), [{ field: "queue", name: "Waiting", look: "first" }], number, { fromZero: true }),
   new LiveChart($("rate-chart"), [{ field: "rate", name: "Examples/s", look: "first" }], rate, { fromZero: true }),
 ];
@@ -196,7 +195,7 @@ function showStatus(status) {
     "answered-of": `${number(answered.right)} of ${number(answered.labelled)} in total`,
     tested: percent(tested.recent),
     "tested-of": `${number(tested.right)} of ${number(tested.tested)} in total`,
-    bias: percent(status.recency_bias),
+    bias: signed(status.recency_bias),
     learned: number(examples.learned),
     "learned-of": learnedOf(examples),
     queue: number(queue.waiting),

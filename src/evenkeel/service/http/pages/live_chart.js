@@ -20,14 +20,16 @@ const LOOKS = {
   nothing: { fill: "var(--muted, #57616b)", fontSize: "13px", textAnchor: "middle" },
 };
 
+const NOTHING = "Nothing yet";
+
 /** A chart of points that is redrawn as they come. */
 export class LiveChart extends Lines {
   static height = 168;
   static margin = { left: 40, right: 12, top: 8, bottom: 22 };
 
-  constructor(figure, lines, format, { isPercent = false, fromZero = false, spread = 10, nothing = "Nothing yet" } = {}) {
+  constructor(figure, lines, format, { isPercent = false, fromZero = false, withZero = false, spread = 10 } = {}) {
     super(figure, draw("svg", { role: "img", height: LiveChart.height }), figure.querySelector("h3").textContent);
-    Object.assign(this, { lines, format, isPercent, fromZero, spread, nothing, at: [] });
+    Object.assign(this, { lines, format, isPercent, fromZero, withZero, spread, at: [] });
     figure.append(this.readout, this.svg);
     this.offerToSave();
     new ResizeObserver(() => this.redraw()).observe(figure);
@@ -68,14 +70,15 @@ export class LiveChart extends Lines {
 
   sayNothing(width) {
     this.readout.replaceChildren();
-    this.svg.setAttribute("aria-label", `${this.name}: ${this.nothing}`);
-    this.add("nothing", "text", { x: width / 2, y: LiveChart.height / 2 }, this.nothing);
+    this.svg.setAttribute("aria-label", `${this.name}: ${NOTHING}`);
+    this.add("nothing", "text", { x: width / 2, y: LiveChart.height / 2 }, NOTHING);
   }
 
   valueTicks() {
     const values = this.lines.flatMap((line) => line.mean).filter((value) => value != null);
     let [low, high] = values.length ? [Math.min(...values), Math.max(...values)] : [0, 0];
     if (this.fromZero) low = 0;
+    if (this.withZero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
     high = Math.max(high, low + this.spread);
     if (this.isPercent && high > 100) [low, high] = [Math.min(low, 100 - this.spread), 100];
     return ticksBetween(low, high, 4, this.isPercent ? 1 : 0);

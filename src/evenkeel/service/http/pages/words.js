@@ -3,6 +3,7 @@
 import { number } from "./charts.js";
 
 export const $ = (id) => document.getElementById(id);
+export const signed = (value) => (value == null ? "–" : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`);
 export const percent = (value) => (value == null ? "–" : `${value.toFixed(1)} %`);
 export const rate = (value) => number(value, value < 10 ? 1 : 0);
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
