@@ -6,6 +6,8 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 PUBLISHING := $(VENV)/.publishing
 READY_ALL := $(VENV)/.ready-all
+# Else each process compiles torch again, which takes ten seconds.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 .PHONY: demo test test-all lint bench docs site package clean
