@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.experiment.config import Config as Config
     from evenkeel.experiment.config import load_config as load_config
     from evenkeel.experiment.quickstart import accuracy as accuracy
+    from evenkeel.experiment.quickstart import learner_for as learner_for
     from evenkeel.experiment.quickstart import load_data as load_data
     from evenkeel.experiment.quickstart import stream as stream
     from evenkeel.experiment.run import run as run
@@ -79,7 +80,7 @@ PUBLIC = {  # the public names, by the module that defines them
         *("InputError", "MethodError", "RunError", "SettingsError"),
     ],
     "experiment.config": ["Config", "load_config"],
-    "experiment.quickstart": ["accuracy", "load_data", "stream"],
+    "experiment.quickstart": ["accuracy", "learner_for", "load_data", "stream"],
     "experiment.run": ["run"],
     "learning.adaptors": ["CBA", "Adaptor", "Prior"],
     "learning.augment": [

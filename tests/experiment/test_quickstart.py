@@ -31,7 +31,7 @@ def test_a_stream_gives_the_batches_of_a_run_and_its_test_the_acc(name: str) -> 
     setup = planned(one, DATA, None, lambda *_: None)
     stream = ek.stream(DATA, name, batch=7, drop_last=True, seed=3, **SCENARIOS[name])
     for _ in range(2):  # as often as one likes
-        learner = new_learner(setup)
+        learner = ek.learner_for(DATA, one)
         for (x, labels), batch in zip(stream, setup.stream.batches(), strict=True):
             assert torch.equal(x, batch.x)
             assert labels == list(batch.labels)
@@ -42,6 +42,17 @@ def test_a_stream_gives_the_batches_of_a_run_and_its_test_the_acc(name: str) -> 
     assert stream.boundaries == setup.boundaries
     assert [len(task) for task in stream.tasks] == [len(task["classes"]) for task in setup.tasks]
     assert ek.accuracy(learner, stream.test) == summarise(ek.Results.of(ek.run(one, data=DATA)))["acc"]
+
+
+def test_a_learner_for_data_has_the_seed_and_threads_of_a_run() -> None:
+    before = torch.get_num_threads()
+    try:
+        learner = ek.learner_for(DATA, config("threads=1", "seed=3"), seed=5)
+        assert (learner.seed, torch.get_num_threads()) == (5, 1)
+    finally:
+        torch.set_num_threads(before)
+    assert ek.learner_for(DATA, config("seed=3")).seed == 3
+    assert ek.learner_for(DATA, config("learner.head=growing")).classes == []
 
 
 def test_accuracy_is_the_share_of_correct_predictions() -> None:

@@ -1,13 +1,15 @@
 """A learner on a data set in a few lines: load data, stream it, test the learner. `run` does it with records."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from evenkeel.config.build import make_learner
 from evenkeel.config.parts import ConfigError, complete
 from evenkeel.config.schema import PARTS
 from evenkeel.data.dataset import DataSet, Progress, Split
@@ -16,7 +18,7 @@ from evenkeel.data.readers.places import existing
 from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import Batch
 from evenkeel.errors import DataError, InputError, SettingsError, nearest, some
-from evenkeel.experiment.config import load_config
+from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.setup import planned, read_data
 from evenkeel.experiment.testset import TestSet
 from evenkeel.learning.learner import Learner
@@ -116,6 +118,22 @@ def stream(
     """
     table = {"name": scenario, "tasks": tasks, **settings}
     return DataStream(data, table, {"size": batch, "drop_last": drop_last}, seed)
+
+
+def learner_for(data: DataSet, config: Config | str | Path | Mapping[str, Any], *, seed: int | None = None) -> Learner:
+    """Return the learner that `evenkeel run` would train on this data: net, method, adaptor and memory of a config.
+
+    config: a preset such as "digits-cba", a TOML file, a dict or a `Config`. seed: instead of the config's. If the
+    config sets `threads`, so does this, for all of torch: results are then those of the run, bit for bit.
+
+    >>> learner = learner_for(load_data("digits"), "digits-cba", seed=1)
+    >>> type(learner.method).__name__, learner.adaptor.lr, learner.memory.slots, len(learner.classes)
+    ('ER', 0.003, 20, 10)
+    """
+    loaded = load_config(config, [] if seed is None else [f"seed={seed}"])
+    if loaded.threads:
+        torch.set_num_threads(loaded.threads)
+    return make_learner(loaded, data.train.x.shape[1:], data.classes if loaded.learner.head == "fixed" else None)
 
 
 def accuracy(learner: Learner, test: Split | TestSet | tuple[object, object]) -> float:
