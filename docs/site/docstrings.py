@@ -30,7 +30,7 @@ class Docstrings(Extension):  # type: ignore[misc, unused-ignore] # griffe is no
 
 def _comment(attribute: Attribute) -> str:
     """Return the comment behind an attribute, with its following lines."""
-    if attribute.lineno is None or isinstance(attribute.parent, Alias):
+    if attribute.lineno is None or isinstance(attribute.parent, Alias) or isinstance(attribute.filepath, list):
         return ""
     lines = attribute.lines_collection[attribute.filepath]
     first = COMMENT.fullmatch(lines[attribute.lineno - 1])
