@@ -31,6 +31,7 @@ from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.http.server import listen, run
 from evenkeel.service.service import Service
+from evenkeel.service.store.keys import Keyring
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.processes import LONG, fork_server, wait_for
 
@@ -116,7 +117,8 @@ def sample(rng: random.Random, step: int) -> tuple[list[float], int]:
 def serve(folder: str, port: int) -> None:
     """Do what `evenkeel serve` does."""
     with listen("127.0.0.1", port) as listening:
-        run(Service(Path(folder), None, SETTINGS, apart=True), listening, "127.0.0.1")
+        service = Service(Path(folder), None, SETTINGS, apart=True)
+        run(service, listening, Keyring(service.model_folder.keys, open_without=True))
 
 
 def fetch(url: str, path: str) -> Any:
