@@ -145,7 +145,8 @@ def test_learning_continues_while_older_versions_are_scrubbed(opened: Open, monk
         return scrub(path, ids)
 
     monkeypatch.setattr("evenkeel.service.store.versions.scrub", scrub_slowly)
-    monkeypatch.setattr("evenkeel.service.worker.publishing.PUBLISH", 0.0)
+    monkeypatch.setattr("evenkeel.service.worker.publishing.PUBLISH", 0.0)  # a snapshot after each batch,
+    monkeypatch.setattr("evenkeel.service.worker.publishing.PUBLISHING", 1e9)  # however long it takes
     forgotten = service.forget("0-3").result()
     assert forgotten.memory == 1
     assert forgotten.versions >= 3

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from evenkeel.service.examples import Example
 from evenkeel.service.http.app import make_app
 from evenkeel.service.service import Service
-from evenkeel.service.store import forgotten, queries, schema, version_rows
+from evenkeel.service.store import queries, schema, version_rows
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.journal import Journal, JournalError, open_database, open_reader
 from evenkeel.service.store.keys import Keyring
@@ -120,7 +120,7 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
                 while queries.tidy(db, ids=1_000_000):
                     pass
             db.execute("COMMIT")
-        forgotten.note(db, {"e0": forgotten.Forgotten(False, 0, 0, False)})
+        queries.delete(db, ["e0"], withdrawn=0)
         held = {id for (id,) in db.execute("SELECT id FROM examples WHERE x IS NOT NULL")}
 
     def pieces() -> int:

@@ -28,7 +28,7 @@ class Forgotten:
 
 
 def note(db: sqlite3.Connection, answers: Mapping[str, Forgotten]) -> None:
-    """Remember answers, and that the database is to be rewritten at the next start."""
+    """Remember answers."""
     if not answers:
         return
     (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM forgotten").fetchone()
@@ -37,7 +37,6 @@ def note(db: sqlite3.Connection, answers: Mapping[str, Forgotten]) -> None:
     ]
     db.executemany("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", rows)
     db.execute("DELETE FROM forgotten WHERE seq <= ?", (last + len(rows) - KEPT,))
-    db.execute("UPDATE meta SET value = 1 WHERE name = 'unscrubbed'")
 
 
 def find(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Forgotten]:

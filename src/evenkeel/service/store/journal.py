@@ -18,6 +18,7 @@ from evenkeel.errors import EvenkeelError
 from evenkeel.service.store import queries, schema
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.mark import MarkFile
+from evenkeel.service.store.pieces import overwrite_pieces
 
 T = TypeVar("T")
 TIDY = 0.05  # seconds between steps of tidying while idle
@@ -51,8 +52,7 @@ class Journal:
         self._tidy = tidy
         self._untidy = True
         self._queue: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
-        self._db = open_database(path, schema.prepare, flushed=True)
-        _remove_pieces(self._db)
+        self._db = _open_without_pieces(path)
         self._mark = MarkFile(mark)
         self._marking = False
         self._writer = threading.Thread(target=self._write_all, name="journal", daemon=True)
@@ -196,18 +196,29 @@ def _probe(db: sqlite3.Connection) -> None:
     db.execute("UPDATE meta SET value = value WHERE name = 'batch'")
 
 
-def _remove_pieces(db: sqlite3.Connection) -> None:
-    """Rewrite the database if anything was forgotten since the last start."""
-    if queries.value(db, "unscrubbed"):
-        with suppress(sqlite3.OperationalError):  # there may be no room for it; then the next start tries again
-            rewrite(db)
-            queries.set_value(db, "unscrubbed", 0)
+def _open_without_pieces(path: Path) -> sqlite3.Connection:
+    """Open the journal; if anything was forgotten since the last start, nothing of it is left in the file."""
+    db = open_database(path, schema.prepare, flushed=True)
+    if not queries.value(db, "unscrubbed"):
+        return db
+    are_gone = remove_pieces(db, path)
+    db = open_database(path, schema.prepare, flushed=True)
+    if are_gone:
+        queries.set_value(db, "unscrubbed", 0)
+    return db
 
 
-def rewrite(db: sqlite3.Connection) -> None:
-    """Rewrite a database, on the disk: pieces of deleted data may be left where rows were moved between pages."""
-    db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+def remove_pieces(db: sqlite3.Connection, path: Path) -> bool:
+    """Close a database, and overwrite pieces of deleted data in its file; return False if the next start must try."""
+    try:
+        truncate_log(db)
+        roots = [root for (root,) in db.execute("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")]
+        db.close()  # it may have pages with pieces in memory
+        overwrite_pieces(path, roots)
+    except (OSError, sqlite3.Error, JournalError):
+        db.close()
+        return False
+    return True
 
 
 def truncate_log(db: sqlite3.Connection) -> None:

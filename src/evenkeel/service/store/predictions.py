@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.service.config import ServiceLimits
-from evenkeel.service.store.journal import JournalError, open_database, rewrite, truncate_log
+from evenkeel.service.store.journal import JournalError, open_database, remove_pieces, truncate_log
 from evenkeel.service.store.queries import marks
 
 PATIENCE = 0.1  # seconds for which an answer waits if another process has locked the database
@@ -156,19 +156,27 @@ class Predictions:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    """Create the table; rewrite the database if anything was forgotten since the last start."""
+    """Create the table."""
     db.executescript(SCHEMA)
     if "time" not in {row[1] for row in db.execute("PRAGMA table_info(predictions)")}:  # version 0.1 had no such column
         db.execute("ALTER TABLE predictions ADD COLUMN time REAL")
         db.execute("UPDATE predictions SET time = ?", (time.time(),))
     db.execute("CREATE INDEX IF NOT EXISTS by_time ON predictions(time)")
-    if db.execute("PRAGMA user_version").fetchone()[0] == UNSCRUBBED:
-        with suppress(sqlite3.OperationalError):  # there may be no room for it; then the next start tries again
-            rewrite(db)
-            db.execute("PRAGMA user_version = 0")
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    """Open the database; if anything was forgotten since the last start, nothing of it is left in the file."""
+    db = _open_or_replace(path)
+    if db.execute("PRAGMA user_version").fetchone()[0] != UNSCRUBBED:
+        return db
+    are_gone = remove_pieces(db, path)
+    db = _open_or_replace(path)
+    if are_gone:
+        db.execute("PRAGMA user_version = 0")
+    return db
+
+
+def _open_or_replace(path: Path) -> sqlite3.Connection:
     """Open the database. Nothing in it was promised to anyone, so a damaged one is set aside."""
     try:
         return open_database(path, _prepare, flushed=False)

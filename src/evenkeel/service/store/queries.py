@@ -162,9 +162,13 @@ def find(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
 
 
 def delete(db: sqlite3.Connection, ids: Sequence[str], *, withdrawn: int) -> None:
-    """Delete examples. `withdrawn`: how many were not learned yet, and never will be."""
+    """Delete examples to forget them. `withdrawn`: how many were not learned yet, and never will be.
+
+    The next start removes pieces, even if there is nothing to delete: a request before may have been killed.
+    """
     db.executemany("DELETE FROM examples WHERE id = ?", [(id,) for id in ids])
     add(db, "withdrawn", withdrawn)
+    set_value(db, "unscrubbed", 1)
 
 
 def next_number(db: sqlite3.Connection) -> int:
