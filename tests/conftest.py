@@ -4,6 +4,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.helpers.browsers import browser
+
+__all__ = ["browser"]
+
 # The same examples every time, and no deadline: a slow machine is not a bug.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")

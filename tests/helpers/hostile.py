@@ -10,15 +10,13 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.helpers.serving import Served, encoded, text
+from tests.helpers.serving import Served, Server, encoded, text
 
-BODY, EXAMPLES, SECONDS = 2_000_000, 50, 3
+BODY, EXAMPLES = 2_000_000, 50
 LIMITS = (
     f"limits.body={BODY}",
     f"limits.examples={EXAMPLES}",
-    f"limits.seconds={SECONDS}",
     "limits.label=40",
-    "limits.classes=200",
     "limits.pixels=1000000",
 )
 X = [1.0, 0.0, 0.0, 0.0]
@@ -37,14 +35,14 @@ def refused(answer: httpx.Response, *statuses: int) -> str:
     return str(content["error"])
 
 
-def accepted(served: Served) -> int:
+def accepted(served: Server) -> int:
     """Return how many examples were accepted, after a check that the counts add up once all are learned."""
     numbers = served.settled()["examples"]  # while it learns, the counts are not of one moment
     assert numbers["accepted"] == sum(numbers[part] for part in ("learned", "waiting", "refused", "withdrawn"))
     return int(numbers["accepted"])
 
 
-def check_works(served: Served) -> None:
+def check_works(served: Server) -> None:
     """Check that the service is ready, learns and predicts."""
     status = served.settled()
     assert status["error"] is None

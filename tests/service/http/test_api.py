@@ -1,8 +1,6 @@
 """The HTTP interface as clients see it: who may do what, and what the responses are."""
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -13,32 +11,12 @@ from PIL import Image
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from evenkeel import cli
+from tests.helpers.commands import call
+from tests.helpers.hostile import EXAMPLES
 from tests.helpers.processes import wait_for
-from tests.helpers.serving import VECTORS, Served, encoded, text
+from tests.helpers.serving import VECTORS, Hosted, Served, Server, encoded, text
 
-PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
 FULL = (*VECTORS[:-1], "batches.size=8", "batches.wait=3600", "limits.queue=8", "limits.examples=8")
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("vectors") / "model") as served:
-        served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(64)]})
-        served.settled()
-        yield served
-        assert "Traceback" not in served.log.read_text()
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("pictures") / "model", PICTURES) as served:
-        dark, light = (encoded(Image.new("L", (8, 8), shade)) for shade in (20, 230))
-        served.post("/v1/learn", {"examples": [{"image": text(dark), "label": "dark"} for _ in range(32)]})
-        served.post("/v1/learn", {"examples": [{"image": text(light), "label": "light"} for _ in range(32)]})
-        served.settled()
-        yield served
-        assert "Traceback" not in served.log.read_text()
 
 
 def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
@@ -47,25 +25,13 @@ def example(at: int, label: str | int, **more: str) -> dict[str, Any]:
     return {"x": [float(place == corner) + at / 1000 for place in range(4)], "label": label, **more}
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Run a command that ends by itself, and return its exit code and errors."""
-    before, sys.argv = sys.argv, ["evenkeel", *arguments]
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0), capsys.readouterr().err
-    finally:
-        sys.argv = before
-    return 0, capsys.readouterr().err
-
-
 # Starting
 
 
 def test_an_address_for_other_machines_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = [word for setting in VECTORS for word in ("--set", setting)]
     for host in ("0.0.0.0", "::"):
-        code, errors = call(capsys, "serve", str(tmp_path / "model"), "--host", host, "--port", "0", *settings)
+        code, _, errors = call(capsys, "serve", str(tmp_path / "model"), "--host", host, "--port", "0", *settings)
         assert code == 1
         assert "there are no keys: anyone could teach this model" in " ".join(errors.split())
         assert "Traceback" not in errors
@@ -76,7 +42,7 @@ def test_a_second_service_in_the_same_folder_is_refused_and_leaves_no_trace(
     vectors: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (vectors.folder / "service.toml").read_bytes()
-    code, errors = call(capsys, "serve", str(vectors.folder), "--port", "0", "--set", "limits.queue=7")
+    code, _, errors = call(capsys, "serve", str(vectors.folder), "--port", "0", "--set", "limits.queue=7")
     assert code == 1
     assert "Another service or command is using" in " ".join(errors.split())
     assert "Traceback" not in errors
@@ -185,7 +151,7 @@ def test_text_and_number_are_different_labels(vectors: Served) -> None:
     assert {"17", 17, -(2**63)} <= {each["label"] for each in answer["probabilities"]}
 
 
-def forgotten(served: Served, id: str) -> tuple[int, Any]:
+def forgotten(served: Server, id: str) -> tuple[int, Any]:
     answer = served.client.delete(f"/v1/examples/{id}")
     return answer.status_code, answer.json()
 
@@ -211,32 +177,34 @@ def test_learned_and_predicted_ids_are_forgotten_and_unknown_ones_refused(vector
     assert "never-seen" in answer["error"]
 
 
-def predicted_corners(served: Served) -> Any:
+def predicted_corners(served: Server) -> Any:
     """Return the predictions for the four corners."""
     corners = [{"x": [float(place == corner) for place in range(4)]} for corner in range(4)]
     return served.post("/v1/predict", {"examples": corners, "top": 1000, "keep": False})
 
 
-def test_after_a_rollback_the_predictions_are_those_of_before(vectors: Served) -> None:
-    vectors.settled()
-    saved = vectors.post("/v1/checkpoint", {"note": "good"}, 200)
-    assert (saved["asked"], saved["note"]) == (True, "good")
-    before = predicted_corners(vectors)
-    assert before["version"] == saved["number"]
-    vectors.post("/v1/learn", {"examples": [example(at, "later") for at in range(40)]})
-    vectors.settled()
-    assert "later" in str(predicted_corners(vectors))
-    vectors.post("/v1/checkpoint")
-    back = vectors.post(f"/v1/versions/{saved['number']}/rollback", None, 200)
-    after = predicted_corners(vectors)
-    assert after["predictions"] == before["predictions"]
-    assert after["version"] == back["number"] > saved["number"] + 1
-    listed = vectors.get("/v1/versions")
-    assert listed["current"] == back["number"]
-    assert {each["number"]: each["note"] for each in listed["versions"]}[saved["number"]] == "good"
-    counted(vectors.settled())
-    vectors.post("/v1/learn", example(5, "a"))
-    assert vectors.settled()["version"] == back["number"] + 1
+def test_after_a_rollback_the_predictions_are_those_of_before(tmp_path: Path) -> None:
+    with Hosted(tmp_path / "model") as served:  # its own, which loses a label
+        served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(8)]})
+        served.settled()
+        saved = served.post("/v1/checkpoint", {"note": "good"}, 200)
+        assert (saved["asked"], saved["note"]) == (True, "good")
+        before = predicted_corners(served)
+        assert before["version"] == saved["number"]
+        served.post("/v1/learn", {"examples": [example(at, "later") for at in range(40)]})
+        served.settled()
+        assert "later" in str(predicted_corners(served))
+        served.post("/v1/checkpoint")
+        back = served.post(f"/v1/versions/{saved['number']}/rollback", None, 200)
+        after = predicted_corners(served)
+        assert after["predictions"] == before["predictions"]
+        assert after["version"] == back["number"] > saved["number"] + 1
+        listed = served.get("/v1/versions")
+        assert listed["current"] == back["number"]
+        assert {each["number"]: each["note"] for each in listed["versions"]}[saved["number"]] == "good"
+        counted(served.settled())
+        served.post("/v1/learn", example(5, "a"))
+        assert served.settled()["version"] == back["number"] + 1
 
 
 def test_a_rollback_to_an_unknown_version_is_refused(vectors: Served) -> None:
@@ -251,9 +219,9 @@ def test_a_rollback_to_an_unknown_version_is_refused(vectors: Served) -> None:
 
 
 def test_metrics_can_be_parsed_and_equal_the_status(vectors: Served) -> None:
-    for label in ("early", "late"):  # two phases: 500 examples of the second class make the first an older one
-        for start in range(0, 520, 260):
-            many = [example(at, label) for at in range(start, start + 260)]
+    for label in ("early", "late"):
+        for start in range(0, 100, EXAMPLES):
+            many = [example(at, label) for at in range(start, start + EXAMPLES)]
             vectors.post("/v1/learn", {"examples": many})
     status = vectors.settled()
     families = {family.name: family for family in read_metrics(vectors)}
@@ -288,7 +256,7 @@ def test_unknown_paths_and_ids_make_no_new_series(vectors: Served) -> None:
     assert not [route for route in routes if "none-" in route or "such" in route]
 
 
-def read_metrics(served: Served) -> list[Metric]:
+def read_metrics(served: Server) -> list[Metric]:
     answer = served.client.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
@@ -422,7 +390,12 @@ def test_files_that_lack_labels_or_ids_are_refused(pictures: Served, form: dict[
 
 
 def test_a_learned_image_is_recognized(pictures: Served) -> None:
-    for shade, label in ((15, "dark"), (235, "light")):
+    shades = {"night": 15, "day": 235}
+    samples = [{"image": text(encoded(Image.new("L", (8, 8), shades[label]))), "label": label} for label in shades]
+    for _ in range(2):
+        pictures.post("/v1/learn", {"examples": samples * 20})
+    pictures.settled()
+    for label, shade in shades.items():
         data = encoded(Image.new("RGB", (16, 16), (shade,) * 3))
         (likely,) = answered(pictures, files={"image": data}, data={"top": "1"})
         assert [each["label"] for each in likely] == [label]
@@ -440,7 +413,7 @@ def test_an_image_is_labelled_later(pictures: Served) -> None:
 
 
 def test_a_full_queue_says_when_to_retry_and_predictions_continue(tmp_path: Path) -> None:
-    with Served(tmp_path / "model", FULL) as served:
+    with Hosted(tmp_path / "model", FULL) as served:
         assert "Nothing has been learned" in served.post("/v1/predict", {"x": [1, 0, 0, 0]}, 409)["error"]
         assert value({each.name: each for each in read_metrics(served)}["evenkeel_recency_bias"]) == 0
         served.post("/v1/learn", {"examples": [example(at, "ab"[at % 2]) for at in range(8)]})

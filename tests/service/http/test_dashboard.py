@@ -13,35 +13,22 @@ from PIL import Image
 
 from evenkeel.service.store.keys import add_key
 from evenkeel.service.store.model_folder import ModelFolder
-from tests.helpers.serving import Served
+from tests.helpers.browsers import PATIENCE
+from tests.helpers.serving import Hosted, Server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 EVIL = "<img src=x onerror=alert(1)>"
-CHROMIUM = shutil.which("chromium")
 IMAGES = ("input.size=[8, 8]", "memory.capacity=50", "batches.wait=0.05")
-PATIENCE = 60_000  # milliseconds: the machine may be busy
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    quiet = ("gpu", "quic", "background-networking", "component-update", "sync")
-    sync.expect.set_options(timeout=PATIENCE)
-    with sync.sync_playwright() as play:
-        args = ["--no-sandbox", "--no-first-run", *(f"--disable-{what}" for what in quiet)]
-        launched = play.chromium.launch(executable_path=CHROMIUM, args=args)
-        yield launched
-        launched.close()
 
 
 class Visit:
     """The page of a service, with the errors and requests that occurred while it was open."""
 
-    def __init__(self, browser: "Browser", served: Served, width: int = 1280, scheme: Any = "light") -> None:
+    def __init__(self, browser: "Browser", served: Server, width: int = 1280, scheme: Any = "light") -> None:
         viewport: Any = {"width": width, "height": 900}
         self.page: Page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
         self.page.set_default_timeout(PATIENCE)
@@ -77,7 +64,7 @@ class Visit:
         self.page.context.close()
 
 
-def _teach(served: Served, *labels: str | int) -> Any:
+def _teach(served: Server, *labels: str | int) -> Any:
     """Teach one example of each label, far from one another, and return the status."""
     examples = [{"x": [5 * place, -place, place % 3, 1], "label": label} for place, label in enumerate(labels)]
     served.post("/v1/learn", {"examples": examples})
@@ -95,8 +82,8 @@ def _dragged(page: "Page", path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def pets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("pets") / "model") as served:
+def pets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Hosted(tmp_path_factory.mktemp("pets") / "model") as served:
         _teach(served, *["cat", "dog"] * 40)
         served.post("/v1/checkpoint")
         yield served
@@ -104,7 +91,7 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_from_nothing(browser: "Browser", tmp_path: Path) -> None:
     """Nothing is learned yet; a label that tries to run as a script is taught by hand, and the numbers appear."""
-    with Served(tmp_path / "model") as served:
+    with Hosted(tmp_path / "model") as served:
         visit = Visit(browser, served)
         visit.reads("#state", re.compile("idle"))
         visit.reads("#beginning h2", "Nothing has been learned yet")
@@ -124,7 +111,7 @@ def test_from_nothing(browser: "Browser", tmp_path: Path) -> None:
         visit.end(409)
 
 
-def test_correction(browser: "Browser", pets: Served) -> None:
+def test_correction(browser: "Browser", pets: Server) -> None:
     visit = Visit(browser, pets)
     status = pets.settled()
     visit.reads("#learned", str(status["examples"]["learned"]))
@@ -149,7 +136,7 @@ def test_correction(browser: "Browser", pets: Served) -> None:
     visit.end(422)
 
 
-def test_charts(browser: "Browser", pets: Served) -> None:
+def test_charts(browser: "Browser", pets: Server) -> None:
     """The history is drawn, and values are shown for the point under the pointer or chosen with the keyboard."""
     visit = Visit(browser, pets)
     chart = visit.page.locator("#accuracy-chart svg")
@@ -165,7 +152,7 @@ def test_charts(browser: "Browser", pets: Served) -> None:
     visit.end()
 
 
-def test_charts_are_saved_by_the_script_of_reports(browser: "Browser", pets: Served) -> None:
+def test_charts_are_saved_by_the_script_of_reports(browser: "Browser", pets: Server) -> None:
     """The policy of the page allows it; the picture is complete without the page's styles."""
     visit = Visit(browser, pets, scheme="dark")
     visit.reads("#accuracy-chart .when", re.compile("^latest"))
@@ -182,7 +169,7 @@ def test_charts_are_saved_by_the_script_of_reports(browser: "Browser", pets: Ser
     visit.end()
 
 
-def test_hidden_tab(browser: "Browser", pets: Served) -> None:
+def test_hidden_tab(browser: "Browser", pets: Server) -> None:
     """A hidden page sends no requests."""
     look = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); "
     look += "document.dispatchEvent(new Event('visibilitychange')); }"
@@ -200,13 +187,13 @@ def test_hidden_tab(browser: "Browser", pets: Served) -> None:
     visit.end()
 
 
-def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
+def test_stopped(browser: "Browser", pets: Server, tmp_path: Path) -> None:
     """Without a journal, the service predicts from the last checkpoint, cannot learn, and reports less."""
     broken = ModelFolder(
         shutil.copytree(pets.folder, tmp_path / "broken", ignore=shutil.ignore_patterns("journal.sqlite*"))
     )
     broken.journal.write_bytes(b"no database" * 1000)
-    with Served(broken.path) as served:
+    with Hosted(broken.path) as served:
         visit = Visit(browser, served)
         visit.reads("#state", re.compile("^stopped"))
         sync.expect(visit.page.locator("#trouble")).to_be_visible()
@@ -219,7 +206,7 @@ def test_stopped(browser: "Browser", pets: Served, tmp_path: Path) -> None:
 
 def test_integers(browser: "Browser", tmp_path: Path) -> None:
     """Known labels keep their type, and a new one becomes a number like them; 200 of them fit on a phone."""
-    with Served(tmp_path / "model") as served:
+    with Hosted(tmp_path / "model") as served:
         _teach(served, *range(200))
         visit = Visit(browser, served, 380, "dark")
         visit.reads("#class-count", "200")
@@ -240,7 +227,7 @@ def test_image(browser: "Browser", tmp_path: Path) -> None:
     red, blue = tmp_path / "red.png", tmp_path / "blue.png"
     Image.new("RGB", (20, 10), "red").save(red)
     Image.new("RGB", (20, 10), "blue").save(blue)
-    with Served(tmp_path / "model", IMAGES) as served:
+    with Hosted(tmp_path / "model", IMAGES) as served:
         visit = Visit(browser, served)
         visit.page.set_input_files("#image", red)
         visit.reads("#teach-question", "Teach it")
@@ -259,7 +246,7 @@ def test_image(browser: "Browser", tmp_path: Path) -> None:
 
 def test_key(browser: "Browser", tmp_path: Path) -> None:
     """The page asks for a key, rejects a wrong one, works with a valid one, and reports when the server is gone."""
-    with Served(tmp_path / "model") as served:
+    with Hosted(tmp_path / "model") as served:
         _teach(served, "cat", "dog")
         key = add_key(ModelFolder(served.folder).keys, "anna", ["predict"])
         visit = Visit(browser, served)
@@ -276,7 +263,7 @@ def test_key(browser: "Browser", tmp_path: Path) -> None:
         visit.reads("#answer .verdict", re.compile("cat|dog"))
         visit.page.locator("#choices button").first.click()
         visit.reads("#try-error", re.compile("scope"))  # this key may predict, not teach
-        served.kill()
+        served.stop()
         visit.reads("#trouble", re.compile(r"^The server cannot be reached\. The numbers below are from"))
         visit.errors = [error for error in visit.errors if "ERR_CONNECTION" not in error]
         visit.end(401, 403)

@@ -3,7 +3,6 @@
 import io
 import random
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from PIL import Image
 from tests.helpers.hostile import (
     BODY,
     EXAMPLES,
-    LIMITS,
     PNG,
     X,
     accepted,
@@ -26,18 +24,6 @@ from tests.helpers.hostile import (
 )
 from tests.helpers.openapi import as_documented
 from tests.helpers.serving import Served, encoded, text
-
-PICTURES = ("input.size=[8, 8]", "input.channels=1", "memory.capacity=50", "batches.wait=0.05")
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("pictures") / "model", (*PICTURES, *LIMITS)) as served:
-        served.post("/v1/learn", {"examples": [{"image": text(PNG), "label": "ab"[at % 2]} for at in range(32)]})
-        served.settled()
-        yield served
-        assert "Traceback" not in served.log.read_text()
-
 
 JPEG = encoded(Image.radial_gradient("L").resize((20, 20)).convert("RGB"), "JPEG")
 

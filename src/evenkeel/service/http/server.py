@@ -40,9 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise SettingsError(f"Cannot listen on {host}, port {port}: {error.strerror or error}.") from None
 
 
-def run(service: Service, listening: socket.socket, keyring: Keyring) -> None:
-    """Serve requests until a signal stops the process."""
-    sys.setswitchinterval(SWITCH)
+def make_server(service: Service, keyring: Keyring) -> uvicorn.Server:
+    """Return a server that runs a service from its start to its stop, within the limits of its config."""
     limits = service.config.limits
     protocol = type("Protocol", (PatientProtocol,), {"seconds": limits.seconds})
     config = uvicorn.Config(
@@ -58,6 +57,13 @@ def run(service: Service, listening: socket.socket, keyring: Keyring) -> None:
         timeout_graceful_shutdown=10,
         limit_concurrency=1_000,
     )
+    return uvicorn.Server(config)
+
+
+def run(service: Service, listening: socket.socket, keyring: Keyring) -> None:
+    """Serve requests until a signal stops the process."""
+    sys.setswitchinterval(SWITCH)
+    server = make_server(service, keyring)
     gc.freeze()  # what is loaded by now stays; scanning it again and again would delay requests
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after its shutdown
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
