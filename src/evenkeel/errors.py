@@ -96,10 +96,11 @@ def whole_number(setting: str, value: object, *, at_least: int, at_most: int | N
     return number
 
 
-def fraction(setting: str, value: object) -> float:
-    """Return `value` as a float; raise SettingsError unless it is at least 0 and below 1."""
+def fraction(setting: str, value: object, *, alternative: str = "") -> float:
+    """Return `value` as a float; raise SettingsError, which names an `alternative`, unless it is in [0, 1)."""
     if not _is_finite(value) or not 0 <= value < 1:
-        raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1.")
+        also = f", or {alternative!r}" if alternative else ""
+        raise SettingsError(f"{setting}={value!r} must be a number from 0 to below 1{also}.")
     return float(value)
 
 

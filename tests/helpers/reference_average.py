@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 State = Mapping[str, NDArray[np.float64]]
 
 
-def reference_average(history: Sequence[State], decay: float) -> dict[str, NDArray[np.float64]]:
+def reference_average(history: Sequence[State], decay: float | str) -> dict[str, NDArray[np.float64]]:
     """Return the average of a net's states, the first of which is that after the first update."""
     average = {name: np.zeros_like(value) for name, value in history[0].items()}
     for n, state in enumerate(history):
-        share = max(1 / (n + 1), 1 - decay)
+        share = max(10 / (n + 10), 0.01) if isinstance(decay, str) else max(1 / (n + 1), 1 - decay)
         for name, value in state.items():
             whole = value.dtype.kind != "f"
             average[name] = value if whole else average[name] + share * (value - average[name])

@@ -40,13 +40,14 @@ class SlowPrior:
         return [tau * math.log(max(pi.get(c, 0.0), 1e-3 / known)) for c in range(outputs)]
 
 
-def balanced_cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Return the mean over the classes that are there of the mean cross-entropy of their samples."""
-    of_class = []
-    for c in sorted({*y.tolist()}):
-        rows = logits[y == c]
-        of_class.append(torch.stack([row.logsumexp(0) - row[c] for row in rows]).sum() / len(rows))
-    return torch.stack(of_class).sum() / len(of_class)
+def balanced_cross_entropy(
+    new: Tensor, y_new: Sequence[int], old: Tensor, y_old: Sequence[int], memory: Sequence[int]
+) -> Tensor:
+    """Return the weighted mean of cross-entropies, a class counting as often as it is to be expected in new and old."""
+    rows, labels = [*new, *old], [*y_new, *y_old]
+    weights = [1 / (y_new.count(c) + len(y_old) * memory.count(c) / len(memory)) for c in labels]
+    terms = [w * (row.logsumexp(0) - row[c]) for w, row, c in zip(weights, rows, labels, strict=True)]
+    return torch.stack(terms).sum() / sum(weights)
 
 
 def residual(f: Tensor, omega: Sequence[Tensor]) -> Tensor:
@@ -64,6 +65,7 @@ def outer_gradient(
     groups: Sequence[Group],
     query: Sequence[Group],
     *,
+    memory: Sequence[int],
     log_pi: Tensor,
     sgd: Sequence[Sgd],
     log_tau: Tensor | None = None,
@@ -87,6 +89,8 @@ def outer_gradient(
     gradients = torch.autograd.grad(training, weights, create_graph=True)
     moved = [rule.move(w.detach(), d) for rule, w, d in zip(sgd, weights, gradients, strict=True)]
     fresh = [copy.deepcopy(net).train().backbone(group.x).flatten(1) for group in query]
-    seen = torch.cat([last_layer(h, moved, net.outputs) for h in (*fresh, features[0].detach())])
-    outer = balanced_cross_entropy(seen, torch.cat([group.y for group in (*query, groups[0])]))
+    old = torch.cat([last_layer(h, moved, net.outputs) for h in fresh])
+    y_old = torch.cat([group.y for group in query]).tolist()
+    new = last_layer(features[0].detach(), moved, net.outputs)
+    outer = balanced_cross_entropy(new, groups[0].y.tolist(), old, y_old, memory)
     return outer.detach(), list(torch.autograd.grad(outer, trained))

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import evenkeel as ek
+from evenkeel.learning.average import Average
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.export import export
 from evenkeel.learning.torch_utils import batch_norm_like, scratch_buffers
+from evenkeel.learning.types import Decay
 from tests.helpers.methods import FEATURES, OUTPUTS, norm_net, random, state_of
 from tests.helpers.reference_average import reference_average, reference_distillation
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all
@@ -49,8 +51,8 @@ def vectors(place: int) -> tuple[Tensor, list[int]]:
 # ---- what is averaged ----
 
 
-@pytest.mark.parametrize("decay", [0.3, 0.75, 0.99])
-def test_averages_equal_the_slow_reference(decay: float) -> None:
+@pytest.mark.parametrize("decay", [0.3, 0.75, 0.99, "auto"])
+def test_averages_equal_the_slow_reference(decay: Decay) -> None:
     """Weights and running statistics of batch norm; counts are copied."""
     net = norm_net()
     one = on_vectors(net, average=decay)
@@ -64,6 +66,14 @@ def test_averages_equal_the_slow_reference(decay: float) -> None:
         whole = value.dtype.kind != "f"
         middle = value if whole else (value + history[-1][name]) / 2
         np.testing.assert_allclose(mean[name], middle, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+def test_auto_spans_a_tenth_of_the_updates_and_at_most_a_hundred() -> None:
+    average = Average(ek.mlp(features=2, classes=2), "auto")
+    shares = []
+    for average.updates in (0, 10, 90, 990, 10**6):
+        shares.append(average.share)
+    assert shares == pytest.approx([1, 1 / 2, 1 / 10, 1 / 100, 1 / 100])
 
 
 def test_averages_change_nothing_in_training() -> None:
@@ -156,10 +166,13 @@ def test_an_export_predicts_with_the_mean(tmp_path: Path) -> None:
 # ---- where averages go along ----
 
 
-@pytest.mark.parametrize(("adaptor", "repeats", "distill"), [("none", 1, 0.0), ("cba", 2, 0.0), ("cba", 2, 5.5)])
-def test_resume_equals_never_stopped(adaptor: str, repeats: int, distill: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("adaptor", "repeats", "distill", "decay"),
+    [("none", 1, 0.0, 0.8), ("cba", 2, 0.0, "auto"), ("cba", 2, 5.5, 0.8)],
+)
+def test_resume_equals_never_stopped(adaptor: str, repeats: int, distill: float, decay: Decay, tmp_path: Path) -> None:
     """Through growth, which comes with the seventh batch."""
-    make = partial(learner, None, outputs=3, repeats=repeats, distill=distill, predict_with="average")
+    make = partial(learner, None, outputs=3, repeats=repeats, distill=distill, average=decay, predict_with="average")
     straight = make(ADAPTORS[adaptor]())
     records = learn_all(straight, images())
     for cut in (1, 6, 7):
@@ -170,7 +183,7 @@ def test_resume_equals_never_stopped(adaptor: str, repeats: int, distill: float,
         assert differences(snapshot(first), snapshot(second)) == []
         assert learn_all(second, images()[cut:]) == records[cut:]
         assert differences(snapshot(straight), snapshot(second)) == []
-        assert (second.average, second.predict_with, second.distill) == (0.8, "average", distill)
+        assert (second.average, second.predict_with, second.distill) == (decay, "average", distill)
         assert np.array_equal(second.predict_proba(images()[0][0]), straight.predict_proba(images()[0][0]))
 
 
@@ -282,9 +295,9 @@ def test_single_samples_are_distilled() -> None:
         ({"average": 1.0}, "average=1.0 must be a number from 0 to below 1"),
         ({"average": -0.1}, "average=-0.1 must be"),
         ({"average": 0}, "average=0 averages nothing"),
-        ({"average": "0.9"}, "average='0.9' must be"),
+        ({"average": "0.9"}, "average='0.9' must be a number from 0 to below 1, or 'auto'"),
         ({"predict_with": "avrage"}, "predict_with='avrage' is not one of .* Did you mean 'average'"),
-        ({"average": None, "distill": 5.5}, r"distill=5.5 needs averaged weights; set average=0.99"),
+        ({"average": None, "distill": 5.5}, r"distill=5.5 needs averaged weights; set average='auto'"),
         ({"average": None, "predict_with": "average"}, "predict_with='average' needs averaged weights"),
         ({"distill": -1}, "distill=-1 must be a number of at least 0"),
         ({"method": ek.BiC()}, "BiC.* cannot predict with averaged weights: its correction of logits is fitted"),
@@ -328,4 +341,5 @@ def test_a_config_has_the_settings() -> None:
         ek.load_config("digits", ["learner.distill=5.5"])
     with pytest.raises(ek.SettingsError, match=r"learner: BiC.* cannot predict with averaged weights"):
         ek.load_config("digits", ["learner.average=0.9", "method.name=bic"])
+    assert ek.load_config("digits", ["learner.average=auto"]).learner.average == "auto"
     assert "average" not in ek.load_config("digits").model_dump(mode="json")["learner"]

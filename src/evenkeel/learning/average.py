@@ -12,29 +12,38 @@ from torch import Tensor
 from evenkeel.learning.methods._teacher import distillation
 from evenkeel.learning.nets import Net
 from evenkeel.learning.torch_utils import batch_norm_like, lerp_, scratch_buffers, version
-from evenkeel.learning.types import View
+from evenkeel.learning.types import Decay, View
 
 TEMPERATURE = 4.0  # of momentum distillation
+PART, LONGEST = 10, 0.99  # "auto" averages over the last tenth of the updates, but at most some hundred
 
 
 class Average:
     """A moving average of a net's weights: a <- a + s (w - a), with s = max(1 / (n + 1), 1 - decay) after n updates.
 
+    With decay = "auto", s = max(10 / (n + 10), 0.01): it spans the last tenth of the updates so far, at most a hundred.
     Running statistics of batch norm are averaged like weights; buffers of whole numbers are copied. Predictions come
     from the average, from the mean of average and working weights, which is computed when it is first needed after a
     change, or from the working weights themselves.
     """
 
-    def __init__(self, net: Net, decay: float) -> None:
+    def __init__(self, net: Net, decay: Decay) -> None:
         self.working = net
         self.decay = decay
         self.updates = 0  # n, from 0
         self.net = _frozen(net)
         self._mean: tuple[object, Net] | None = None  # versions of both nets, and their mean
 
+    @property
+    def share(self) -> float:
+        """Return s, by which the next update moves the average toward the working weights."""
+        if self.decay == "auto":
+            return max(PART / (self.updates + PART), 1 - LONGEST)
+        return max(1 / (self.updates + 1), 1 - self.decay)
+
     def follow(self) -> None:
         """Move toward the working weights, after an update of theirs."""
-        lerp_(_tensors(self.net), _tensors(self.working), max(1 / (self.updates + 1), 1 - self.decay))
+        lerp_(_tensors(self.net), _tensors(self.working), self.share)
         self.updates += 1
 
     def predictor(self, predict_with: str) -> Net:

@@ -11,7 +11,7 @@ from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.types import PredictWith, Statistics
+from evenkeel.learning.types import Decay, PredictWith, Statistics
 
 
 def require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
@@ -42,7 +42,7 @@ def require_settings(
     replay: int,
     repeats: int,
     statistics: str,
-    average: float | None,
+    average: Decay | None,
     predict_with: str,
     distill: float,
     seed: int,
@@ -60,15 +60,15 @@ def require_settings(
         )
 
 
-def require_average(method: Method, average: float | None, predict_with: str, distill: float) -> None:
+def require_average(method: Method, average: Decay | None, predict_with: str, distill: float) -> None:
     """Raise SettingsError unless averaged weights have a decay, can predict for `method`, and exist where needed."""
     one_of("predict_with", predict_with, get_args(PredictWith))
     if average is None:
         wanting = [f"distill={distill}"] * bool(distill) + ["predict_with='average'"] * (predict_with == "average")
         if wanting:
-            raise SettingsError(f"{wanting[0]} needs averaged weights; set average=0.99, say.")
+            raise SettingsError(f"{wanting[0]} needs averaged weights; set average='auto', or 0.99, say.")
         return
-    if not fraction("average", average):
+    if average != "auto" and not fraction("average", average, alternative="auto"):
         raise SettingsError(f"average={average!r} averages nothing; use 0.99, say, or leave it out.")
     reason = method.no_average
     if reason is None and type(method).classify is not Method.classify:

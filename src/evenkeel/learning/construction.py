@@ -13,7 +13,7 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.learning.rng import Generators
 from evenkeel.learning.step import Step
-from evenkeel.learning.types import Statistics
+from evenkeel.learning.types import Decay, Statistics
 
 
 def connect(
@@ -27,7 +27,7 @@ def connect(
     normalize: Moments | None,
     replay: int,
     statistics: Statistics,
-    average: float | None,
+    average: Decay | None,
     distill: float,
     seed: int,
 ) -> Step:

@@ -27,7 +27,7 @@ from evenkeel.learning.optimizers import MakeOptimizer
 from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.rng import make_generator
 from evenkeel.learning.step import Step
-from evenkeel.learning.types import PredictWith, Statistics, StepRecord
+from evenkeel.learning.types import Decay, PredictWith, Statistics, StepRecord
 
 PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes")
 """The arguments of a learner that are not plain settings: a checkpoint and a config describe each in its own way."""
@@ -70,7 +70,7 @@ class Learner:
             Statistics, "Batches that update batch norm's running statistics: all, or only replayed ones"
         ] = "all",
         average: Annotated[
-            float | None, "Decay of averaged weights, such as 0.99: they span 1/(1 - decay) updates"
+            Decay | None, "Decay of averaged weights: 0.99 spans 1/(1 - 0.99) updates; auto a tenth of all, up to 100"
         ] = None,
         predict_with: Annotated[
             PredictWith, "Weights that predict if they are averaged: the mean of both kinds, average or working ones"

@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
+Decay = float | Literal["auto"]  # of averaged weights
 PredictWith = Literal["mean", "average", "working"]  # the weights that predict, if they are averaged
 Statistics = Literal["all", "replay"]  # the batches that update batch norm's running statistics
 

@@ -185,10 +185,25 @@ def test_a_prior_belongs_to_one_learner() -> None:
 # ---- learned by outer steps ----
 
 
-def test_the_balanced_loss_is_a_mean_over_classes_of_means_over_samples() -> None:
-    views = [view([0, 0, 0, 2], seed=1), view([2, 5], seed=2)]
-    logits, y = torch.cat([one.logits for one in views]), torch.cat([one.y for one in views])
-    assert_close([balanced_loss(views)], [balanced_cross_entropy(logits, y)], 1e-12)
+def test_the_balanced_loss_gives_every_class_of_batch_and_memory_the_same_weight() -> None:
+    memory = [0, 0, 0, 0, 1, 1, 2, 2, 3, 5]
+    stored = torch.tensor([memory.count(c) / len(memory) for c in range(7)], dtype=torch.float64)
+    new, query = view([2, 5], seed=2), [view([0, 0, 0, 1], seed=1), view([3, 2], seed=3)]
+    old, y_old = torch.cat([each.logits for each in query]), [0, 0, 0, 1, 3, 2]
+    expected = balanced_cross_entropy(new.logits, [2, 5], old, y_old, memory)
+    assert_close([balanced_loss(new, query, stored)], [expected], 1e-12)
+
+
+def test_many_old_classes_outweigh_the_few_of_a_batch() -> None:
+    """A draw of ten of a hundred classes: the two classes of the batch are 2% of the classes, not half of the loss."""
+    outputs, stored = 102, torch.tensor([0.01] * 100 + [0.0] * 2)
+    logits = torch.zeros(20, outputs, requires_grad=True)
+    x, y = torch.zeros(10, 1), torch.tensor([100, 101] * 5)
+    new = ek.View(x, y, {}, x, logits[:10], logits[:10], logits[:10])
+    old = ek.View(x, torch.arange(10), {}, x, logits[10:], logits[10:], logits[10:])
+    balanced_loss(new, [old], stored).backward()
+    moved = logits.grad.abs().sum(dim=1)  # type: ignore[union-attr]
+    assert float(moved[:10].sum() / moved.sum()) == pytest.approx(2 / 102)
 
 
 @dataclass
@@ -197,6 +212,7 @@ class OuterUpdate:
 
     net: ek.Net
     sgd: list[Sgd]
+    memory: list[int]  # its labels
     groups: list[Group] = field(default_factory=list)
     query: list[Group] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)  # of the adaptor
@@ -210,7 +226,7 @@ def watch(one: ek.Learner, monkeypatch: pytest.MonkeyPatch) -> list[OuterUpdate]
 
     def spied_call(step: Step, x: Tensor, y: Tensor) -> Any:
         rules = [sgd_rule(one, weight) for weight in step.net.head.parameters()]
-        updates.append(OuterUpdate(copy.deepcopy(step.net), rules))
+        updates.append(OuterUpdate(copy.deepcopy(step.net), rules, step.memory.column("y").tolist()))
         return call(step, x, y)
 
     def spied_query(step: Step, *args: Any, **settings: Any) -> Any:
@@ -263,6 +279,7 @@ def test_outer_gradient(method: str, adaptor: str, optimizer: str, monkeypatch: 
             update.net,
             update.groups,
             update.query,
+            memory=update.memory,
             log_pi=log_pi,
             sgd=update.sgd,
             log_tau=update.weights[0] if adaptor == "learned" else None,

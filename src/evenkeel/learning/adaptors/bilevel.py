@@ -78,11 +78,17 @@ def _seen_by(head: nn.Module, weights: Mapping[str, Tensor], view: View) -> View
     return replace(view, features=features, logits=logits, adapted=logits, comparable=logits)
 
 
-def balanced_loss(views: Sequence[View]) -> Tensor:
-    """Return the cross-entropy of the plain logits, every class among these samples with the same weight."""
-    logits, y = torch.cat([view.logits for view in views]), torch.cat([view.y for view in views])
-    counts = torch.zeros(logits.shape[1], dtype=y.dtype, device=y.device).index_add_(0, y, torch.ones_like(y))
-    return F.cross_entropy(logits, y, weight=1 / counts.clamp(min=1).to(logits.dtype))
+def balanced_loss(new: View, query: Sequence[View], stored: Tensor) -> Tensor:
+    """Return the cross-entropy of the plain logits, every known class with the same weight; `stored`: memory's shares.
+
+    A sample has the weight 1 / (number of samples of its class to expect here): those in the batch, and a share of the
+    query. With more classes than a draw has samples, weights by the samples that happen to be there would give half of
+    the loss to the few classes of the batch.
+    """
+    logits, y = torch.cat([view.logits for view in (new, *query)]), torch.cat([view.y for view in (new, *query)])
+    drawn = sum(len(view.y) for view in query)
+    expected = (drawn * stored).index_add(0, new.y, torch.ones_like(new.y, dtype=stored.dtype))
+    return F.cross_entropy(logits, y, weight=1 / expected.where(expected > 0, 1))
 
 
 def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[Tensor]) -> None:

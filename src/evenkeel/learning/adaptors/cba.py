@@ -21,7 +21,6 @@ from evenkeel.learning.adaptors.base import Adaptor
 from evenkeel.learning.adaptors.bilevel import (
     after_virtual_step,
     assign_gradients,
-    balanced_loss,
     lacks_a_stored_class,
     require_trained_head,
     require_unrollable,
@@ -51,7 +50,7 @@ class CBA(Adaptor):
     the network. training: "bilevel", or the ablations that train omega with the network, on the training loss alone
     ("joint") or with the memory loss of the plain head added ("joint+memory"). prior: F = f + o + g with the offset o
     of `Prior()`, so that g has left to learn only what is no shift of class shares: it starts at zero, and the outer
-    loss is that of `Prior(tau="learned")`, with the same weight for every class.
+    loss is that of `Prior(tau="learned")`, with the same weight for every known class.
 
     >>> CBA.as_paper()
     CBA(hidden=(256,), every=1, start='first', lr=0.001, input='logits', through=True, training='bilevel', prior=False)
@@ -169,10 +168,10 @@ class CBA(Adaptor):
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> Tensor:
         """Return L_buf(W'(omega)), with W' the head after one virtual step (Eq. 5 and 6, unrolled in the head)."""
-        views = query if self._prior is None else [*query, groups[0]]
+        views = query if self._prior is None else [groups[0], *query]
         learning = partial(self.correct, learning=True)
         seen = after_virtual_step(method, head, optimizer, groups, views, correct=learning)
-        return method.query_loss(seen) if self._prior is None else balanced_loss(seen)
+        return method.query_loss(seen) if self._prior is None else self._prior.balanced(seen)
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]

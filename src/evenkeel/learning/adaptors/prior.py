@@ -44,8 +44,8 @@ class Prior(Adaptor):
     tau: the strength of the correction, or "learned": it starts at 1, and Adam fits log tau (at the rate `lr`, at every
     n-th update, `every`, in which memory holds a class that the batch lacks) to the moved plain head: CBA's outer step
     for a single number. Its loss is the cross-entropy over a fresh memory draw and the incoming batch, in which every
-    class has the same weight. It needs an optimizer that can be unrolled; a fixed tau works with any. rate: of the
-    running average; 0.2 remembers about five updates.
+    known class has the same weight. It needs an optimizer that can be unrolled; a fixed tau works with any. rate: of
+    the running average; 0.2 remembers about five updates.
 
     >>> Prior(tau="learned")
     Prior(tau='learned', rate=0.2, every=5, lr=0.01)
@@ -64,6 +64,7 @@ class Prior(Adaptor):
         self.title = "Prior, learned" if self.is_learned else "Prior"
         self._updates = 0
         self._pi: Tensor | None = None  # (outputs,) the running prior; zeros before the first update
+        self._stored: Tensor  # (outputs,) class shares of memory at the update being made
 
     @property
     def is_learned(self) -> bool:
@@ -97,9 +98,10 @@ class Prior(Adaptor):
         """Move the running prior toward the class shares of this update."""
         new, *old = groups
         now = self._shares(new.y)
+        self._stored = self._shares(memory.column("y")) if len(memory) else torch.zeros_like(now)
         if old:
             share = method.share_of_new(len(new.y), len(old[0].y))
-            now = share * now + (1 - share) * self._shares(memory.column("y"))
+            now = share * now + (1 - share) * self._stored
         self._pi = self.pi.lerp(now, self.rate) if self._updates else now
 
     def _shares(self, y: Tensor) -> Tensor:
@@ -127,12 +129,16 @@ class Prior(Adaptor):
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> float:
         """Take one outer step, Adam on log tau, and return the outer loss."""
-        views, learning = [*query, groups[0]], partial(self.correct, learning=True)
-        loss = balanced_loss(after_virtual_step(method, head, optimizer, groups, views, correct=learning))
+        learning = partial(self.correct, learning=True)
+        loss = self.balanced(after_virtual_step(method, head, optimizer, groups, [groups[0], *query], correct=learning))
         assign_gradients("Prior(tau='learned')", method, loss, [self._log_tau])
         self._optimizer.step()
         self._optimizer.zero_grad()
         return float(loss.detach())
+
+    def balanced(self, views: Sequence[View]) -> Tensor:
+        """Return the outer loss of the incoming batch, which is the first view, and the memory draws after it."""
+        return balanced_loss(views[0], views[1:], self._stored)
 
     def after_step(self, *, learned: bool) -> None:
         self._updates += 1
