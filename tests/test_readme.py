@@ -10,7 +10,7 @@ from PIL import Image
 import evenkeel as ek
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger, run_key
-from tests.helpers.pages import ROOT, Block, blocks, run_block
+from tests.helpers.pages import ROOT, Block, blocks, run_block, run_command
 
 PAGES = ("README.md", "docs/learner.md", "docs/data.md", "docs/experiments.md")
 BLOCKS = [
@@ -33,14 +33,28 @@ def commands() -> list[str]:
     return [each for each in found if not each.startswith("evenkeel serve")]
 
 
-@pytest.mark.parametrize("command", commands())
-def test_a_command_runs_in_a_fresh_shell(command: str, tmp_path: Path) -> None:
+@pytest.fixture
+def with_files(tmp_path: Path) -> Path:
+    """A folder with what the commands read: photos, and our results."""
     shutil.copytree(ROOT / "results", tmp_path / "results", ignore=shutil.ignore_patterns("digits"))
     for number, label in enumerate(["cat", "dog"] * 4):
         folder = tmp_path / "photos" / label
         folder.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 7), (30 * number, 0, 0)).save(folder / f"{number}.png")
-    run_block(Block("sh", command, None), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_runs(command: str, with_files: Path) -> None:
+    run_command(command, with_files)
+
+
+FRESH = [pytest.param(each, marks=[] if " data show " in each else [pytest.mark.slow]) for each in commands()]
+
+
+@pytest.mark.parametrize("command", FRESH)
+def test_a_command_runs_in_a_fresh_shell(command: str, with_files: Path) -> None:
+    run_block(Block("sh", command, None), with_files)
 
 
 def test_the_readme_is_short() -> None:

@@ -17,7 +17,7 @@ from tests.helpers.grids import same_runs
 from tests.helpers.moments import Moments
 from tests.helpers.processes import finish, send, start, wait_for
 
-COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=50", "--save-every", "0.1"]
+COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=30", "--save-every", "0.1"]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_the_command_resumes_after_each_signal(whole: Path, tmp_path: Path) -> N
     folder, log = tmp_path / "stopped", tmp_path / "log"
     command = [*COMMAND, "--out", str(folder)]
     for place, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), 1):
-        process = start(command, log, hang_after=12 * place)
-        wait_for(partial(reached, folder, 12 * place))
+        process = start(command, log, hang_after=8 * place)
+        wait_for(partial(reached, folder, 8 * place))
         send(process, number)
         process.join()
         assert process.exitcode in (-number, 130, 143)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,13 @@ def run_block(block: Block, folder: Path, *, fresh: bool = False) -> None:
         # Another processor may round otherwise, which can change a prediction.
         assert NUMBER.sub("*", printed) == NUMBER.sub("*", block.output)
         assert _numbers(printed) == pytest.approx(_numbers(block.output), abs=5)
+
+
+def run_command(command: str, folder: Path) -> None:
+    """Run a command of evenkeel in a folder, by a process that has imported torch and evenkeel before."""
+    log = folder.with_name(f"{folder.name}.log")
+    code = f"import sys\nfrom evenkeel.cli import main\nsys.argv = {shlex.split(command)!r}\nmain()"
+    assert run_python(code, folder, log) == 0, log.read_text()
 
 
 def environment() -> dict[str, str]:

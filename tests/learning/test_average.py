@@ -118,14 +118,14 @@ def test_the_chosen_weights_predict_and_the_mean_by_default() -> None:
 @pytest.mark.parametrize("predict_with", ["mean", "average", "working"])
 @pytest.mark.parametrize("method", AVERAGED)
 def test_predicting_changes_nothing_and_a_snapshot_stays(method: str, predict_with: str) -> None:
-    one = learner(METHODS[method](), predict_with=predict_with)
-    learn_all(one, images()[:7])
-    before, x = snapshot(one), images()[0][0]
+    one, stream = learner(METHODS[method](), predict_with=predict_with), images(batches=4)
+    learn_all(one, stream[:3])
+    before, x = snapshot(one), stream[0][0]
     scores = one.logits(x)
     kept = one.snapshot()
     assert differences(before, snapshot(one)) == []
     assert torch.equal(kept.logits(x), scores)
-    learn_all(one, images()[7:])
+    learn_all(one, stream[3:])
     assert torch.equal(kept.logits(x), scores)
     assert not torch.equal(one.logits(x), scores)
 
@@ -171,20 +171,21 @@ def test_an_export_predicts_with_the_mean(tmp_path: Path) -> None:
     [("none", 1, 0.0, 0.8), ("cba", 2, 0.0, "auto"), ("cba", 2, 5.5, 0.8)],
 )
 def test_resume_equals_never_stopped(adaptor: str, repeats: int, distill: float, decay: Decay, tmp_path: Path) -> None:
-    """Through growth, which comes with the seventh batch."""
-    make = partial(learner, None, outputs=3, repeats=repeats, distill=distill, average=decay, predict_with="average")
-    straight = make(ADAPTORS[adaptor]())
-    records = learn_all(straight, images())
-    for cut in (1, 6, 7):
-        first = make(ADAPTORS[adaptor]())
-        learn_all(first, images()[:cut])
-        first.save(tmp_path / "learner")
-        second = ek.Learner.load(tmp_path / "learner")
-        assert differences(snapshot(first), snapshot(second)) == []
-        assert learn_all(second, images()[cut:]) == records[cut:]
-        assert differences(snapshot(straight), snapshot(second)) == []
+    """Through growth, which comes with the fifth batch."""
+    settings = {"outputs": 3, "repeats": repeats, "distill": distill, "average": decay, "predict_with": "average"}
+    straight, stream = learner(None, ADAPTORS[adaptor](), **settings), images(batches=8)
+    records, saved = list[ek.StepRecord](), list[dict[str, Any]]()
+    for batch in stream:
+        records += learn_all(straight, [batch])
+        straight.save(tmp_path / str(straight.step))
+        saved.append(snapshot(straight))
+    for cut in (1, 4, 5):
+        second = ek.Learner.load(tmp_path / str(cut))
+        assert differences(saved[cut - 1], snapshot(second)) == []
+        assert learn_all(second, stream[cut:]) == records[cut:]
+        assert differences(saved[-1], snapshot(second)) == []
         assert (second.average, second.predict_with, second.distill) == (decay, "average", distill)
-        assert np.array_equal(second.predict_proba(images()[0][0]), straight.predict_proba(images()[0][0]))
+        assert np.array_equal(second.predict_proba(stream[0][0]), straight.predict_proba(stream[0][0]))
 
 
 @pytest.mark.parametrize("predict_with", ["mean", "average"])

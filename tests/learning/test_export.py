@@ -264,13 +264,32 @@ torch.save({"answers": [ask(x) for x in torch.load(given)], "note": extra["evenk
 """
 
 
-def test_another_process_needs_only_torch_and_exporting_changes_nothing(tmp_path: Path) -> None:
-    net = ek.convnet(classes=1, width=16, channels=1)
-    learner = on_images(ek.CLSER(predictor="stable"), net)
+def on_small_images() -> ek.Learner:
+    return on_images(ek.CLSER(predictor="stable"), ek.convnet(classes=1, width=16, channels=1))
+
+
+def test_a_file_needs_only_torch_and_exporting_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = on_small_images()
     asked = learner.snapshot()
     before = watched(asked)
     export.export(asked, tmp_path / "model.pt2")
     assert watched(asked) == before
+    batches = [inputs(learner)[:samples] for samples in (1, 2, 7)]
+    extra = {"evenkeel.json": ""}
+    with monkeypatch.context() as patch:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "evenkeel"]:
+            patch.setitem(sys.modules, name, None)  # importing it, as unpickling does, fails
+        ask = torch.export.load(tmp_path / "model.pt2", extra_files=extra).module()
+        answers = [ask(batch) for batch in batches]
+    for answer, batch in zip(answers, batches, strict=True):
+        assert_answers(learner, answer["probabilities"].numpy(), answer["index"].numpy(), batch)
+    assert json.loads(extra["evenkeel.json"])["labels"] == learner.classes
+
+
+@pytest.mark.slow
+def test_another_process_needs_only_torch(tmp_path: Path) -> None:
+    learner = on_small_images()
+    export.export(learner.snapshot(), tmp_path / "model.pt2")
     batches = [inputs(learner)[:samples] for samples in (1, 2, 7)]
     torch.save(batches, tmp_path / "given")
     paths = [str(tmp_path / name) for name in ("model.pt2", "given", "answer")]

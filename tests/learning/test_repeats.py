@@ -6,21 +6,22 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
-from tests.helpers.cases import thinned
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
-@pytest.mark.parametrize(("method", "adaptor"), thinned(pairs("none", "cba"), together=1))
+@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
 def test_every_method_can_be_repeated_and_resumed(method: str, adaptor: str, tmp_path: Path) -> None:
-    stream = images()
-    straight, stopped = (learner(METHODS[method](), ADAPTORS[adaptor](), repeats=3) for _ in range(2))
-    records = learn_all(straight, stream)
-    assert {record.updates for record in records if record.loss is not None} == {3}
-    learn_all(stopped, stream[:5])
-    stopped.save(tmp_path / "learner")
+    stream = images(batches=4)
+    straight = learner(METHODS[method](), ADAPTORS[adaptor](), repeats=3)
+    records = learn_all(
+        straight, stream[:3]
+    )  # nine updates end within the cycle of an adaptor that acts at every second
+    straight.save(tmp_path / "learner")
     again = ek.Learner.load(tmp_path / "learner")
     assert again.repeats == 3
-    assert learn_all(again, stream[5:]) == records[5:]
+    records += learn_all(straight, stream[3:])
+    assert {record.updates for record in records if record.loss is not None} == {3}
+    assert learn_all(again, stream[3:]) == records[3:]
     assert differences(snapshot(straight), snapshot(again)) == []
 
 

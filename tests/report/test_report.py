@@ -470,9 +470,9 @@ def test_inline() -> None:
 @pytest.fixture(scope="module")
 def evil(folder: Path) -> Path:
     """All four groups, and names that try to run."""
-    runs = make_runs(2, ["ER", EVIL], class_names=[EVIL, *map(str, range(9))], data=EVIL, scenario=EVIL)
+    runs = make_runs(2, ["ER", EVIL], steps=8, class_names=[EVIL, *map(str, range(9))], data=EVIL, scenario=EVIL)
     path = folder / "evil.html"
-    write_report([*runs, make_run(stop=90)], path, title=EVIL)
+    write_report([*runs, make_run(steps=8, stop=18)], path, title=EVIL)
     return path
 
 

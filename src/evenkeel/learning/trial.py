@@ -60,22 +60,22 @@ def learner(method: Method, adaptor: Adaptor | None, *, outputs: int = 4, memory
 
 
 def stream() -> list[LabelledBatch]:
-    """Return ten batches of five samples: classes 0 and 1, then 2 and 3."""
+    """Return six batches of five samples: classes 0 and 1, then 2 and 3."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(4, 6, generator=generator)
     batches = []
-    for task in (0, 0, 0, 0, 0, 1, 1, 1, 1, 1):
+    for task in (0, 0, 0, 1, 1, 1):
         y = torch.randint(2, (5,), generator=generator) + 2 * task
         batches.append((centres[y] + 0.3 * torch.randn(5, 6, generator=generator), y.tolist()))
     return batches
 
 
 def learn(learner: Learner, batches: Sequence[LabelledBatch], *, start: int = 0) -> list[StepRecord]:
-    """Learn the batches, with a boundary after the fifth batch of the stream."""
+    """Learn the batches, with a boundary after the third batch of the stream."""
     records = []
     for place, (x, y) in enumerate(batches, start):
         records.append(learner.learn(x, y))
-        if place == 4:
+        if place == 2:
             learner.boundary()
     return records
 

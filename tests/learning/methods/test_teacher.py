@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,11 +128,6 @@ def test_resume_at_a_boundary_and_after_it(method: str, adaptor: str, tmp_path: 
     """The boundary is where the tasks change and the head grows, and another one is at the end."""
     stream = images(batches=2 * CHANGE)
 
-    def new() -> ek.Learner:
-        return image_learner(
-            RESUMED[method](), ADAPTORS[adaptor](), outputs=2, memory=20, repeats=1 + method.endswith("repeated")
-        )
-
     def go_on(one: ek.Learner, start: int, stop: int = len(stream), *, told: bool = False) -> list[ek.StepRecord]:
         records = []
         for place in range(start, stop):
@@ -144,16 +140,24 @@ def test_resume_at_a_boundary_and_after_it(method: str, adaptor: str, tmp_path: 
             one.boundary()
         return records
 
-    straight = new()
-    records = go_on(straight, 0)
-    for cut, told in ((CHANGE, False), (CHANGE, True), (CHANGE + 2, True)):
-        first = new()
-        go_on(first, 0, cut)
-        if told and cut == CHANGE:
-            first.boundary()
-        first.save(tmp_path / "learner")
-        second = ek.Learner.load(tmp_path / "learner")
-        assert differences(snapshot(first), snapshot(second)) == []
+    repeats = 1 + method.endswith("repeated")
+    straight = image_learner(RESUMED[method](), ADAPTORS[adaptor](), outputs=2, memory=20, repeats=repeats)
+    saved = dict[tuple[int, bool], dict[str, Any]]()
+
+    def save(cut: int, told: bool) -> None:
+        straight.save(tmp_path / f"{cut} {told}")
+        saved[cut, told] = snapshot(straight)
+
+    records = go_on(straight, 0, CHANGE)
+    save(CHANGE, False)
+    straight.boundary()
+    save(CHANGE, True)
+    records += go_on(straight, CHANGE, CHANGE + 2, told=True)
+    save(CHANGE + 2, True)
+    records += go_on(straight, CHANGE + 2, told=True)
+    for (cut, told), state in saved.items():
+        second = ek.Learner.load(tmp_path / f"{cut} {told}")
+        assert differences(state, snapshot(second)) == []
         assert go_on(second, cut, told=told) == records[cut:]
         assert differences(snapshot(straight), snapshot(second)) == []
         assert np.array_equal(second.predict_proba(stream[0][0]), straight.predict_proba(stream[0][0]))
