@@ -1,11 +1,11 @@
 """The cache: complete or not used, checked to the last byte, never an obstacle."""
 
 import json
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from evenkeel.data.dataset import DataSet
 from evenkeel.data.sources import SOURCES
 from evenkeel.errors import DataError
 from tests.helpers.data_files import ProgressLog, pictures, write_cifar_parquet, write_image
+from tests.helpers.processes import fork_server
 
 TRAIN, TEST = pictures(20), pictures(10, seed=1)
 
@@ -179,26 +180,33 @@ def test_the_slower_of_two_processes_uses_what_the_faster_wrote(home: Path, prog
     assert list(cache.decoded_home().iterdir()) == [only_entry()]
 
 
-LOAD = """
-import sys, time
-from pathlib import Path
-from evenkeel.data.sources import SOURCES
-def progress(what, done, total):
-    print(what, done, flush=True)
-    time.sleep(float(sys.argv[2]))
-print(SOURCES["cifar10"](Path(sys.argv[1]), progress=progress).digest, flush=True)
-"""
+def decode(home: Path, folder: str, parent: Connection) -> None:
+    """Decode in a process of its own: report the first part, wait for a word, and report the digest at the end."""
+    os.environ["EVENKEEL_CACHE"] = folder
+
+    def progress(what: str, done: int, total: int) -> None:
+        if done < total:
+            parent.send((what, done))
+            parent.recv()
+
+    parent.send(SOURCES["cifar10"](home, progress=progress).digest)
 
 
-def start(home: Path, pause: float) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, "-c", LOAD, str(home), str(pause)], stdout=subprocess.PIPE, text=True)
+def begin(home: Path) -> tuple[BaseProcess, Connection]:
+    """Start a process that is in the middle of decoding when this returns."""
+    ours, theirs = multiprocessing.Pipe()
+    process = fork_server().Process(target=decode, args=(home, os.environ["EVENKEEL_CACHE"], theirs))
+    process.start()
+    theirs.close()
+    assert ours.recv() == ("Decoding cifar10", 20)
+    return process, ours
 
 
 def test_a_killed_process_leaves_nothing_that_is_used(home: Path, progress: ProgressLog) -> None:
-    with start(home, pause=60) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "Decoding cifar10 20\n"
-        process.send_signal(signal.SIGKILL)
+    process, connection = begin(home)
+    process.kill()
+    process.join()
+    connection.close()
     (unfinished,) = cache.decoded_home().iterdir()
     assert cache.entries() == []
     data = load(home, progress)
@@ -210,9 +218,12 @@ def test_a_killed_process_leaves_nothing_that_is_used(home: Path, progress: Prog
 
 
 def test_two_processes_may_decode_at_once(home: Path, progress: ProgressLog) -> None:
-    processes = [start(home, pause=0.3) for _ in range(2)]
-    digests = {process.communicate(timeout=300)[0].splitlines()[-1] for process in processes}
-    assert digests == {load(home, progress).digest}
+    processes = [begin(home) for _ in range(2)]
+    for process, connection in processes:
+        connection.send("go on")
+        with connection:
+            assert connection.recv() == load(home, progress).digest
+        process.join()
     assert progress == []
     assert list(cache.decoded_home().iterdir()) == [only_entry()]
 
