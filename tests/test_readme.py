@@ -10,6 +10,9 @@ from PIL import Image
 import evenkeel as ek
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.report.answer import findings
+from evenkeel.report.scene import Scene
+from evenkeel.results.measures import MEASURES
 from tests.helpers.pages import ROOT, Block, blocks, run_block, run_command
 
 PAGES = ("README.md", "docs/learner.md", "docs/data.md", "docs/experiments.md")
@@ -73,6 +76,13 @@ def test_the_files_of_the_docs(tmp_path: Path) -> None:
     assert config.optimizer.lr == 0.03  # from the preset that it extends
     assert config.scenario is not None
     assert config.scenario["percent"] == 10
+
+
+def test_the_first_gain_of_the_demo_is_significant_or_the_readme_says_that_it_is_not() -> None:
+    ledger = Ledger(ROOT / "results" / "demo")
+    (sentence,) = findings(Scene(ledger.results(ledger.runs())), [MEASURES["acc"]])
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert sentence.endswith("(10 seeds): ACC got better.") != ("ACC is not significant" in readme)
 
 
 def test_the_grid_of_the_demo_is_that_of_its_ledger() -> None:

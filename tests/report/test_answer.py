@@ -1,6 +1,7 @@
 """The first screen: one sentence, the tilt and the gain; and the figures about forgetting and bias."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from evenkeel.report import bias
 from evenkeel.report.answer import answer, findings
 from evenkeel.report.charts import each_or_ends
-from evenkeel.report.elements import BigNumber, Charts
+from evenkeel.report.elements import BigNumber, Charts, Part, Section
 from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
 from evenkeel.report.sections import accuracy_curves
@@ -25,6 +26,11 @@ from tests.helpers.runs import make_run, make_runs
 def _values(charts: object) -> dict[str, Any]:
     assert isinstance(charts, Charts)
     return dict(charts.charts[0].picture.values)
+
+
+def _parts(section: Section | None) -> Sequence[Part]:
+    assert section is not None
+    return section.parts
 
 
 def _with_acc(run: Results, acc: float) -> Results:
@@ -88,20 +94,21 @@ def test_many_comparisons_are_corrected_for_their_number() -> None:
     assert "no significant change in all" in findings(among, [MEASURES["acc"]])[0]
 
 
-def test_many_methods_are_small_multiples_and_a_matrix_of_tilts() -> None:
+def test_many_methods_are_averaged_on_the_first_screen_and_single_below() -> None:
     names = [f"method {letter}" for letter in "abcde"]
     scene = Scene(make_runs(1, names, diagnostics=False))
-    section = accuracy_curves(scene)
-    assert section is not None
-    curves = section.parts[0]
+    curves = _parts(accuracy_curves(scene))[0]
     assert isinstance(curves, Charts)
     assert [chart.title for chart in curves.charts] == names
     drawn = [[line["name"] for line in chart.picture.values["lines"]] for chart in curves.charts]
     assert drawn == [[name, f"{name} + CBA"] for name in names]
     assert len({tuple(chart.picture.values["y"]) for chart in curves.charts}) == 1  # they can be compared
-    tilt = _values(bias.tilt(scene))
-    assert len(tilt["row_names"]) == len(tilt["cells"]) == 11
-    assert tilt["row_names"][-1] == "fair share"
+    first, below = _values(bias.tilt(scene)), _values(_parts(bias.recency(scene))[-1])
+    assert [line["name"] for line in first["lines"]] == ["without", "with CBA", "fair share"]
+    assert len(below["row_names"]) == len(below["cells"]) == 11
+    assert below["row_names"][0] == "fair share"
+    for line, rows in zip(first["lines"], (below["cells"][1::2], below["cells"][2::2]), strict=False):
+        assert line["mean"] == pytest.approx(np.mean(rows, axis=0).tolist(), abs=0.06)  # the means of the rows below
 
 
 def test_a_sentence_has_each_value_or_the_ends_of_many() -> None:

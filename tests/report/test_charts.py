@@ -10,7 +10,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from evenkeel.report.page import write_report
+from evenkeel.report.answer import answer
+from evenkeel.report.bias import class_forgetting
+from evenkeel.report.elements import PageBlock
+from evenkeel.report.matrices import accuracy_matrix, confusions
+from evenkeel.report.page import render, write_report
+from evenkeel.report.scene import Scene
+from evenkeel.report.sections import final_accuracy
 from tests.helpers.runs import make_runs
 
 if TYPE_CHECKING:
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 
 NAMES = ["RAR(DER++)", "WWWW WWWW", "a", "日本語日本語日本", "i" * 30, *"bcdef"[:5]]
 RUNS = make_runs(3, ["ER"], diagnostics=False, steps=16, class_names=NAMES)
-CURVE, TILT, MATRIX = "Anytime accuracy over the stream", "Share of predictions by task", "ER + CBA"
+CURVE, TILT, MATRIX = "Anytime accuracy over the stream", "Share of predictions by task at the end", "ER + CBA"
 
 
 @pytest.fixture(scope="module")
@@ -129,15 +135,48 @@ def test_fingers_get_buttons_that_are_large_enough(browser: "Browser", page: "Pa
     touched.context.close()
 
 
-def test_no_text_of_a_picture_is_cut_off(page: "Page") -> None:
+CROWDED = """() => [...document.querySelectorAll('.chart svg')].flatMap(svg => {
+    const [left, top, width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
+    const toUnits = svg.getScreenCTM().inverse();
+    const unit = (x, y) => new DOMPoint(x, y).matrixTransform(toUnits);
+    const texts = [...svg.querySelectorAll('text')].map(text => {
+        const box = text.getBoundingClientRect();
+        const name = `${svg.getAttribute('aria-label')}: ${text.textContent}`;
+        return { name, from: unit(box.left, box.top), to: unit(box.right, box.bottom) };
+    });
+    const isOut = ({ from, to }) => from.x < left || from.y < top || to.x > left + width || to.y > top + height;
+    const overlap = (a, b, axis) => Math.min(a.to[axis], b.to[axis]) - Math.max(a.from[axis], b.from[axis]);
+    const meet = (a, b) => overlap(a, b, 'x') > 1 && overlap(a, b, 'y') > 3; // letters do not fill the height of a line
+    const crowded = texts.filter((a, place) => isOut(a) || texts.slice(place + 1).some(b => meet(a, b)));
+    return crowded.map(({ name }) => name);
+})"""
+SIZES = [(2, 5, 5), (40, 5, 5), (8, 100, 10), (2, 200, 20), (40, 100, 10)]  # methods, classes, tasks
+
+
+@pytest.mark.parametrize(
+    ("methods", "classes", "tasks"), [SIZES[0], *(pytest.param(*size, marks=pytest.mark.slow) for size in SIZES[1:])]
+)
+def test_no_text_of_a_picture_is_cut_off_or_meets_another(
+    browser: "Browser", methods: int, classes: int, tasks: int, tmp_path: Path
+) -> None:
     """Margins are estimated before the font is known: a browser must have room for its own."""
-    out = page.evaluate(
-        "[...document.querySelectorAll('.chart svg')].flatMap(svg => { const { left, right, top, bottom } = "
-        "svg.getBoundingClientRect(); return [...svg.querySelectorAll('text')].filter(each => { const box = "
-        "each.getBoundingClientRect(); return box.left < left - 1 || box.right > right + 1 || box.top < top - 1 || "
-        "box.bottom > bottom + 1; }).map(each => each.textContent); })"
-    )
-    assert out == []
+    names = [f"{'WM' * 5} {place}" for place in range(classes)]
+    bases = [f"RAR(method {place})" for place in range(methods // 2)]
+    runs = make_runs(2, bases, diagnostics=False, steps=8, classes=classes, tasks=tasks, class_names=names)
+    scene = Scene(runs)
+    sections = [make(scene) for make in (final_accuracy, class_forgetting, accuracy_matrix, confusions)]
+    block = PageBlock("", [], [section for section in sections if section], answer(scene))
+    (tmp_path / "report.html").write_text(render("", [block]))
+    opened = browser.new_context(viewport={"width": 1000, "height": 800}).new_page()
+    opened.goto((tmp_path / "report.html").as_uri())
+    opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert opened.evaluate("document.querySelectorAll('.chart svg text').length") > 40
+    assert opened.evaluate(CROWDED) == []
+    opened.context.close()
+
+
+def test_the_pictures_of_a_whole_report_have_room_for_their_texts(page: "Page") -> None:
+    assert page.evaluate(CROWDED) == []
 
 
 def test_numbers_are_saved_as_csv(page: "Page") -> None:

@@ -1,6 +1,6 @@
 """What the figures of a report share: line styles, legends, names on axes and the ends of tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -73,10 +73,27 @@ def add_task_ends(axes: Axes, scene: Scene) -> None:
             axes.text((begin + end) / 2, 1.01, printable(name, 10), transform=axes.get_xaxis_transform(), **how)
 
 
-def add_names(set_ticks: Any, names: Sequence[str], *, room: int) -> None:
-    """Put all names on an axis, or a few of many; vertically if they have more than `room` letters."""
+def add_names(set_ticks: Any, names: Sequence[str], *, room: float) -> None:
+    """Put all names on an axis of `room` points, or a few of many; vertically if they would meet."""
     shown = names_shown(names)
-    set_ticks(list(shown), list(shown.values()), rotation=90 if sum(map(len, shown.values())) > room else 0)
+    set_ticks(list(shown), list(shown.values()), rotation=90 if are_crowded(shown, room / len(names)) else 0)
+
+
+def are_crowded(shown: Mapping[int, str], column: float) -> bool:
+    """Return whether names by their places would meet if they were written side by side, in columns of this width."""
+    every = [*shown, 1][1]  # places begin with 0
+    return max(map(text_width, shown.values())) > every * column
+
+
+def text_width(text: str) -> float:
+    """Return about how wide a text is in a wide font; which one it will be, only the reader's browser knows."""
+    return 9.0 * sum(_letter_width(letter) for letter in text)
+
+
+def _letter_width(letter: str) -> float:
+    if letter in "MWmw%@…" or letter > "\u1100":
+        return 1.0
+    return 0.8 if letter.isupper() or letter == "+" else 0.6
 
 
 def names_shown(names: Sequence[str], *, longest: int = 14, most: int = 20) -> dict[int, str]:

@@ -1,6 +1,6 @@
 """The sections of a report about tilt: predictions by task, recency bias along the stream, forgetting by class."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from evenkeel.report.charts import (
     BANDS,
     BARS,
+    MOST_LINES,
     class_order,
     each_or_ends,
     have_whiskers,
@@ -16,32 +17,49 @@ from evenkeel.report.charts import (
     lines_of,
 )
 from evenkeel.report.elements import Chart, Charts, Note, Section
-from evenkeel.report.figures import Heights, by_name
-from evenkeel.report.scene import Array, Scene
+from evenkeel.report.figures import ByName, Heights, by_name
+from evenkeel.report.scene import Array, Look, Scene
 from evenkeel.results import measures
 from evenkeel.results.records import Tested
 from evenkeel.results.run_files import Results
 
 
 def tilt(scene: Scene) -> Charts | None:
-    """Show on which tasks the predictions fall at the end, next to the fair shares; None if that is unknown."""
-    tests = [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
-    heights = heights_of(scene, scene.by_task(predicted_share)) if tests and scene.tasks > 1 else {}
-    if not heights:
-        return None
-    fair = fair_shares(scene, tests)
-    picture = by_name(
-        scene, heights, scene.task_ticks, xlabel="task", ylabel="predictions (%)", fair=fair, highest=102.0
-    )
+    """Show on which tasks the predictions fall at the end, next to the fair shares; None if that is unknown.
+
+    Many groups are averaged: those without an adaptor, and those with each.
+    """
+    heights = heights_of(scene, scene.by_task(predicted_share)) if scene.tasks > 1 else {}
+    if len(heights) > MOST_LINES and (sides := _sides(scene, heights)):
+        looks = {side: Look.of(0, kind) for kind, side in enumerate(sides)}
+        about = f"Means over {len(scene.pairs)} comparisons; each is below, under Recency bias."
+        return _tilt(scene, sides, looks, about)
+    return _tilt(scene, heights, scene.looks) if heights else None
+
+
+def _sides(scene: Scene, heights: Mapping[str, Heights]) -> dict[str, Heights]:
+    """Return the means over what was run without and with an adaptor: without, and with each."""
+    by_side: dict[str, dict[str, Array]] = {}
+    for without, with_ in scene.pairs:
+        if {without.label, with_.label} <= heights.keys():
+            by_side.setdefault("without", {})[without.label] = heights[without.label].mean
+            by_side.setdefault(f"with {with_.adaptor}", {})[with_.label] = heights[with_.label].mean
+    none = np.zeros(scene.tasks)
+    return {side: Heights(np.mean(list(means.values()), axis=0), none) for side, means in by_side.items()}
+
+
+def _tilt(scene: Scene, heights: Mapping[str, Heights], looks: Mapping[str, Look], about: str = "") -> Charts:
+    fair = fair_shares(scene)
+    picture = by_name(looks, ByName(heights, scene.task_ticks, "task", "predictions (%)", fair=fair, highest=102.0))
     if "cells" in picture.values:
-        marks = "the last row has the true shares. Red: more than fair, darkest from twice the fair share; blue: less."
+        marks = "the first row has the true shares. Red: more than fair, darkest from twice the fair share; blue: less."
     else:
         marks = f"the long marks are the true shares of the tasks. {BARS if have_whiskers(heights) else ''}"
     caption = (
         "Share of the test samples predicted as each task's classes, after the whole stream. Even keel: every task "
-        f"gets its fair share; a last task far above it shows recency bias. Here {marks}"
+        f"gets its fair share; a last task far above it shows recency bias. Here {marks} {about}"
     )
-    return Charts(caption, [Chart("Share of predictions by task", picture)])
+    return Charts(caption.strip(), [Chart("Share of predictions by task at the end", picture)])
 
 
 def recency(scene: Scene) -> Section | None:
@@ -49,10 +67,9 @@ def recency(scene: Scene) -> Section | None:
     if scene.tasks == 1:
         return None
     title = "Recency bias"
-    tests = [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
-    if tests and not tests[0].predicted:
+    if (tests := _last_tests(scene)) and not tests[0].predicted:
         return Section(title, [Note("Tasks share their classes here, so a prediction does not belong to a task.")])
-    fair = fair_shares(scene, tests)
+    fair = fair_shares(scene)
 
     def excess(run: Results) -> dict[int, float]:
         points = run.anytime or run.finished_tasks
@@ -71,7 +88,8 @@ def recency(scene: Scene) -> Section | None:
     ends = heights_of(scene, scene.by_task(predicted_share))
     last = each_or_ends({label: float(each.mean[-1]) for label, each in ends.items()}, ".1f")
     sentence = Note(f"Percent predicted as the last task at the end, whose fair share is {fair[-1]:.1f}: {last}.")
-    return Section(title, [replace(charts, caption=caption), *([sentence] if ends else [])])
+    each = [_tilt(scene, ends, scene.looks)] if len(ends) > MOST_LINES else []  # otherwise it is on the first screen
+    return Section(title, [replace(charts, caption=caption), *([sentence] if ends else []), *each])
 
 
 def predicted_share(run: Results, task: int) -> float | None:
@@ -79,9 +97,13 @@ def predicted_share(run: Results, task: int) -> float | None:
     return run.finished_tasks[-1].predicted[task] if run.finished_tasks and run.finished_tasks[-1].predicted else None
 
 
-def fair_shares(scene: Scene, tests: Sequence[Tested]) -> Array:
+def _last_tests(scene: Scene) -> list[Tested]:
+    return [run.finished_tasks[-1] for group in scene.finished.values() for run in group.runs if run.finished_tasks]
+
+
+def fair_shares(scene: Scene) -> Array:
     """Return each task's share of the test samples in percent; equal shares if the tasks of classes are unknown."""
-    confusion = tests[0].confusion if tests else []
+    confusion = tests[0].confusion if (tests := _last_tests(scene)) else []
     counts = np.array(confusion, dtype=np.float64).sum(axis=-1) if confusion else np.zeros(0)
     if scene.task_classes is None or not counts.sum():
         return np.full(scene.tasks, 100 / scene.tasks)
@@ -100,7 +122,7 @@ def class_forgetting(scene: Scene) -> Section | None:
         return None
     ordered = {label: Heights(each.mean[order], each.half[order]) for label, each in heights.items()}
     names = [_class_names(scene)[place] for place in order]
-    picture = by_name(scene, ordered, names, xlabel="class", ylabel="recall lost (points)", centre=0.0)
+    picture = by_name(scene.looks, ByName(ordered, names, "class", "recall lost (points)", centre=0.0))
     caption = (
         "Forgetting of each class: its best recall at the end of any task minus its recall at the end, in points, mean "
         "over seeds; below 0 it is best at the end. Classes are in the order of their tasks if all runs share "

@@ -1,5 +1,5 @@
 // Charts that can be explored: values under the pointer or by arrow keys, lines that can be hidden, pictures saved as
-// SVG and their numbers as CSV. A report brings its pictures drawn (`exploreAll`); a dashboard's are drawn by its own script.
+// SVG and their numbers as CSV. A report brings its pictures drawn (`exploreAll`); live_charts.js draws those of a dashboard.
 // Names come from users: they only ever enter a page as text, never as HTML.
 
 export function filled(element, attributes, children) {
@@ -42,12 +42,17 @@ function standalone(svg) {
 
 // Exploring
 
+/** Where an event is in the units of a picture, however large it is shown. */
+export function pointIn(svg, event) {
+  return new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+}
+
 /** A picture with a readout. Subclasses know where its values are. */
 class Explorable {
   constructor(holder, svg, name) {
     Object.assign(this, { holder, svg, name, chosen: null, readout: make("p", { class: "readout" }) });
     svg.setAttribute("tabindex", 0);
-    svg.addEventListener("pointermove", (event) => this.choose(this.nearest(this.pointOf(event))));
+    svg.addEventListener("pointermove", (event) => this.choose(this.nearest(pointIn(this.svg, event))));
     svg.addEventListener("pointerleave", () => this.choose(null));
     svg.addEventListener("blur", () => this.choose(null));
     svg.addEventListener("keydown", (event) => this.move(event));
@@ -61,12 +66,12 @@ class Explorable {
     };
     const picture = button("SVG", () => ["image/svg+xml", standalone(this.svg)]);
     const numbers = button("CSV", () => ["text/csv", csv(this.rows())]);
-    this.holder.append(make("p", { class: "save" }, "Save ", picture, numbers));
+    this.foot.append(make("p", { class: "save" }, "Save ", picture, numbers));
   }
 
-  /** Where an event is in the units of the picture, however large it is shown. */
-  pointOf(event) {
-    return new DOMPoint(event.clientX, event.clientY).matrixTransform(this.svg.getScreenCTM().inverse());
+  /** What is below the picture, in one row. */
+  get foot() {
+    return (this.below ??= this.holder.appendChild(make("div", { class: "foot" })));
   }
 
   move(event) {
@@ -175,7 +180,7 @@ class DrawnLines extends Lines {
   }
 
   buttonFor(line, place) {
-    this.keys ??= this.holder.appendChild(make("details", { class: "keys" }, make("summary", {}, "Hide or show")));
+    this.keys ??= this.foot.appendChild(make("details", { class: "keys" }, make("summary", {}, "Hide or show")));
     const button = make("button", { type: "button" }, withLine(line.name, line.colour));
     button.addEventListener("click", () => this.toggle(place));
     this.keys.append(button);

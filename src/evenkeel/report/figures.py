@@ -13,11 +13,12 @@ from matplotlib.patches import Patch
 
 from evenkeel.report.axes import add_legend, add_names, add_task_ends, fill_style, legend_height, line_style
 from evenkeel.report.heat_maps import heat_map
-from evenkeel.report.scene import Array, Scene, Series
+from evenkeel.report.scene import Array, Look, Scene, Series
 from evenkeel.report.svg import INK, MUTED, PALETTE, Picture, draw_framed, mark, printable, variable
 from evenkeel.results.groups import Estimate
 
 MOST_BARS = 44  # more would be thinner than their outlines
+AXIS = 290.0  # points: about the width of the axes
 WHISKERS = {"elinewidth": 1.1, "capsize": 1.5, "capthick": 1.1, "ecolor": INK}
 MOST_NUMBERS = 10  # columns of a matrix whose cells have room for a number
 
@@ -85,17 +86,28 @@ class Heights:
         return cls(np.array([each.mean for each in estimates]), np.array([each.half or 0.0 for each in estimates]))
 
 
-def bars(
-    scene: Scene,
-    heights: Mapping[str, Heights],
-    names: Sequence[str],
-    *,
-    xlabel: str,
-    ylabel: str,
-    fair: Array | None = None,
-    highest: float | None = None,
-) -> Picture:
-    """Draw bars for each name (a task or class), side by side for the labels. `fair`: a mark for each name."""
+@dataclass(frozen=True)
+class ByName:
+    """Heights of each label for each name (a task or class)."""
+
+    heights: Mapping[str, Heights]
+    names: Sequence[str]
+    xlabel: str
+    ylabel: str
+    fair: Array | None = None  # a mark for each name
+    centre: float | None = None  # what is neither high nor low, in a matrix without marks
+    highest: float | None = None  # the end of the axis
+
+
+def by_name(looks: Mapping[str, Look], values: ByName) -> Picture:
+    """Draw bars for each name, or, if they would be too many, a matrix of them around `fair` or `centre`."""
+    few = len(values.heights) * len(values.names) <= MOST_BARS
+    return _bars(looks, values) if few else _matrix(values)
+
+
+def _bars(looks: Mapping[str, Look], values: ByName) -> Picture:
+    """Draw bars for each name, side by side for the labels."""
+    heights, names, fair = values.heights, values.names, values.fair
     count, places = len(heights), np.arange(len(names))
     labels = [*heights, *([] if fair is None else ["fair share"])]
 
@@ -103,42 +115,59 @@ def bars(
         axes = figure.subplots()
         axes.grid(axis="y")
         handles: list[Any] = []
-        for place, (label, values) in enumerate(heights.items()):
+        for place, (label, each) in enumerate(heights.items()):
             x = places + (place - (count - 1) / 2) * 0.8 / count
-            errors = values.half if values.half.any() else None
-            drawn = axes.bar(
-                x, values.mean, 0.74 / count, yerr=errors, error_kw=WHISKERS, **fill_style(scene.looks[label])
-            )
+            errors = each.half if each.half.any() else None
+            drawn = axes.bar(x, each.mean, 0.74 / count, yerr=errors, error_kw=WHISKERS, **fill_style(looks[label]))
             mark(f"series-{place}", *_artists(drawn), *_artists(drawn.errorbar))
-            handles.append(Patch(**fill_style(scene.looks[label])))
+            handles.append(Patch(**fill_style(looks[label])))
         if fair is not None:
             axes.hlines(fair, places - 0.46, places + 0.46, color=INK, linewidth=1.4)
             handles.append(Line2D([], [], color=INK, linewidth=1.4))
-        add_names(axes.set_xticks, names, room=50)
-        axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.6, len(names) - 0.4))
+        add_names(axes.set_xticks, names, room=AXIS)
+        axes.set(xlabel=values.xlabel, ylabel=values.ylabel, xlim=(-0.6, len(names) - 0.4))
         low, high = axes.get_ylim()
-        axes.set_ylim(min(0.0, low), high if highest is None else min(highest, high))
+        axes.set_ylim(min(0.0, low), high if values.highest is None else min(values.highest, high))
         if low < 0:
             axes.axhline(0, color=MUTED, linewidth=0.9)
         add_legend(figure, handles, labels)
 
     svg, frame = draw_framed(onto, height=2.8 + legend_height(labels))
-    known = [_interval(scene, label, values) for label, values in heights.items()]
+    known = [_interval(label, looks[label], each) for label, each in heights.items()]
     known += [] if fair is None else [{"name": "fair share", "colour": variable(INK), "mean": [*map(_short, fair)]}]
     at = [float(place) for place in places]
-    return Picture(svg, {**asdict(frame), "across": xlabel, "at": at, "names": list(names), "lines": known})
+    return Picture(svg, {**asdict(frame), "across": values.xlabel, "at": at, "names": list(names), "lines": known})
 
 
 def _artists(container: Container | None) -> list[Artist]:
     return [] if container is None else list(container.get_children())
 
 
-def _interval(scene: Scene, label: str, values: Heights) -> dict[str, Any]:
-    known = {"name": label, "colour": variable(scene.looks[label].colour), "mean": [*map(_short, values.mean)]}
+def _interval(label: str, look: Look, values: Heights) -> dict[str, Any]:
+    known = {"name": label, "colour": variable(look.colour), "mean": [*map(_short, values.mean)]}
     if not values.half.any():
         return known
     ends = {"low": values.mean - values.half, "high": values.mean + values.half}
     return known | {name: [*map(_short, each)] for name, each in ends.items()}
+
+
+def _matrix(values: ByName) -> Picture:
+    """Draw the means as a matrix, below the fair shares if they are known."""
+    fair, rows, means = values.fair, list(values.heights), np.array([each.mean for each in values.heights.values()])
+    if fair is not None:
+        rows, means = ["fair share", *rows], np.vstack([fair, means])
+    return heat_map(
+        means,
+        rows=rows,
+        columns=values.names,
+        xlabel=values.xlabel,
+        ylabel="",
+        numbers=len(values.names) <= MOST_NUMBERS,
+        centre=values.centre if fair is None else fair,
+        highest=values.highest if fair is None else float(fair.max()),  # darkest: nothing, twice the fair share
+        longest=36,
+        size=(4.8, max(1.9, 0.8 + (0.19 if len(rows) <= 20 else 0.16) * len(rows))),
+    )
 
 
 def gains(rows: Mapping[str, Estimate], xlabel: str) -> Picture:
@@ -173,34 +202,3 @@ def gains(rows: Mapping[str, Estimate], xlabel: str) -> Picture:
     at = [float(place) for place in places]
     values = {"across": "", "at": at, "names": labels, "sideways": True, "signed": True, "lines": [known]}
     return Picture(svg, {**asdict(frame), **values})
-
-
-def by_name(
-    scene: Scene,
-    heights: Mapping[str, Heights],
-    names: Sequence[str],
-    *,
-    xlabel: str,
-    ylabel: str,
-    fair: Array | None = None,
-    centre: float | None = None,
-    highest: float | None = None,
-) -> Picture:
-    """Draw bars for each name, or, if they would be too many, a matrix of them around `fair` or `centre`."""
-    if len(heights) * len(names) <= MOST_BARS:
-        return bars(scene, heights, names, xlabel=xlabel, ylabel=ylabel, fair=fair, highest=highest)
-    rows, values = list(heights), np.array([each.mean for each in heights.values()])
-    if fair is not None:
-        rows, values = [*rows, "fair share"], np.vstack([values, fair])
-    return heat_map(
-        values,
-        rows=rows,
-        columns=names,
-        xlabel=xlabel,
-        ylabel="",
-        numbers=len(names) <= MOST_NUMBERS,
-        centre=centre if fair is None else fair,
-        highest=highest if fair is None else float(fair.max()),  # the darkest colours: nothing, twice the fair share
-        longest=36,
-        size=(4.8, max(1.9, 0.8 + (0.19 if len(rows) <= 20 else 0.16) * len(rows))),
-    )

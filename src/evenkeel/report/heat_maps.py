@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 
-from evenkeel.report.axes import names_shown
+from evenkeel.report.axes import are_crowded, names_shown, text_width
 from evenkeel.report.scene import Array
 from evenkeel.report.svg import GRID, INK, MUTED, Picture
 
@@ -102,9 +102,9 @@ class _Drawing:
         xlabel, ylabel = titles
         down = names_shown(rows, longest=longest, most=int(self.height / 6))
         across = names_shown(columns)
-        upright = sum(map(len, across.values())) > 27
-        below = max(map(_width, across.values())) if upright else TICK
-        left = (TITLE + GAP if ylabel else 0) + max(map(_width, down.values())) + 2 * GAP
+        left = (TITLE + GAP if ylabel else 0) + max(map(text_width, down.values())) + 2 * GAP
+        upright = are_crowded(across, (self.width - room - left) / len(columns))
+        below = max(map(text_width, across.values())) if upright else TICK
         bottom = self.height - below - TITLE - 3 * GAP
         self.box = (round(left, 2), 6.0, round(self.width - room, 2), round(bottom, 2))
         for place, name in down.items():
@@ -178,11 +178,6 @@ class _Drawing:
 
 def _numbers(**attributes: float) -> dict[str, str]:
     return {name: f"{value:.6g}" for name, value in attributes.items()}
-
-
-def _width(text: str) -> float:
-    """Return about how wide a name is in a wide font; which one it will be, only the reader's browser knows."""
-    return TICK * sum(0.6 + 0.2 * (letter.isupper() or letter in "+mw…") + 0.4 * (letter > "\u1100") for letter in text)
 
 
 def _smaller(shades: Array) -> Array:

@@ -128,7 +128,7 @@ def recency(scene: Scene) -> PageBlock:
         f"Share of the predictions by task. {MEANS}.",
         difference="change by {adaptor}, paired",  # a share should be fair, not high
     )
-    fair = Row.of("fair share", *map(float, bias.fair_shares(scene, final)))
+    fair = Row.of("fair share", *map(float, bias.fair_shares(scene)))
     table = replace(table, rows=[*table.rows, fair])
     (charts,) = (part for part in confusion.parts if isinstance(part, Charts))
     letters = [f"({_letter(place)})" for place in range(1, len(charts.charts) + 1)]

@@ -29,6 +29,12 @@ class Look:
     line: Any
     hatch: str
 
+    @classmethod
+    def of(cls, base: int, kind: int) -> "Look":
+        """Return the style of a base; kind: 0 without an adaptor, then one after the other with each."""
+        kind = kind and 1 + (kind - 1) % (len(LINES) - 1)
+        return cls(PALETTE[base % len(PALETTE)], MARKERS[base % len(MARKERS)], LINES[kind], HATCHES[kind])
+
 
 @dataclass(frozen=True)
 class Series:
@@ -101,14 +107,8 @@ class Scene:
         adapted = dict.fromkeys(bases, 0)
         looks = {}
         for group in self.drawn:
-            place = bases.index(group.base)
-            if group.adaptor:
-                adapted[group.base] += 1
-                kind = 1 + (adapted[group.base] - 1) % (len(LINES) - 1)
-            else:
-                kind = 0
-            colour, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
-            looks[group.label] = Look(colour, marker, LINES[kind], HATCHES[kind])
+            adapted[group.base] += bool(group.adaptor)
+            looks[group.label] = Look.of(bases.index(group.base), adapted[group.base] if group.adaptor else 0)
         return looks
 
     @property

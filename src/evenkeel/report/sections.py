@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from evenkeel.report.charts import BANDS, BARS, each_or_ends, have_whiskers, heights_of, line_charts, lines_of
 from evenkeel.report.elements import WIDEST, Chart, Charts, Note, Section, split
-from evenkeel.report.figures import by_name
+from evenkeel.report.figures import ByName, by_name
 from evenkeel.report.matrices import memories
 from evenkeel.report.scene import Scene, Series, windows
 from evenkeel.results import measures
@@ -53,7 +53,7 @@ def final_accuracy(scene: Scene) -> Section | None:
     if not heights:
         return None
     caption = f"Accuracy on each task after the whole stream. {BARS if have_whiskers(heights) else ''}"
-    picture = by_name(scene, heights, scene.task_ticks, xlabel="task", ylabel="accuracy (%)", highest=102.0)
+    picture = by_name(scene.looks, ByName(heights, scene.task_ticks, "task", "accuracy (%)", highest=102.0))
     chart = Chart("Final accuracy on each task", picture)
     about = "Final accuracy on each task, in numbers."
     return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, about, by_task)])

@@ -164,8 +164,9 @@ def test_charts_are_saved_by_the_script_of_reports(browser: "Browser", pets: Ser
     assert saved["accuracy.csv"].startswith("time,Answers,Before learning\n")
     assert "#c24f00" in saved["accuracy.svg"]
     assert "var(" not in saved["accuracy.svg"]
-    script = visit.page.evaluate("fetch('pages/charts.js').then(answer => answer.text())")
-    assert script == (files("evenkeel.report") / "charts.js").read_text(encoding="utf-8")
+    for name in ("charts.js", "live_charts.js"):
+        script = visit.page.evaluate(f"fetch('pages/{name}').then(answer => answer.text())")
+        assert script == (files("evenkeel.report") / name).read_text(encoding="utf-8")
     visit.end()
 
 

@@ -13,8 +13,9 @@ from evenkeel.service.http.service_status import status
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 
-SCRIPTS = ("dashboard.js", "charts.js", "live_chart.js", "words.js")
-PAGES = {"dashboard.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
+CHARTS = ("charts.js", "live_charts.js")  # those of reports
+SCRIPTS = ("classes.js", "dashboard.js", "server.js", "trial.js", "words.js")
+PAGES = {"dashboard.css": "text/css", **dict.fromkeys((*CHARTS, *SCRIPTS), "text/javascript")}
 POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'"
 
 
@@ -58,8 +59,8 @@ def add_pages(app: FastAPI) -> None:
     """Add the pages of the dashboard, whose files are read once: no request path ever touches the file system."""
     folder = files("evenkeel.service.http") / "pages"
     page = (folder / "dashboard.html").read_bytes()
-    charts = files("evenkeel.report") / "charts.js"  # which reports and dashboards share
-    parts = {name: (charts if name == charts.name else folder / name).read_bytes() for name in PAGES}
+    charts = files("evenkeel.report")
+    parts = {name: ((charts if name in CHARTS else folder) / name).read_bytes() for name in PAGES}
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 
     @app.get("/", dependencies=[OPEN], include_in_schema=False)

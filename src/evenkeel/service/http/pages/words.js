@@ -1,6 +1,6 @@
-// Elements by id, and numbers as people read them.
+// Elements by id, small elements, and numbers as people read them.
 
-import { number } from "./charts.js";
+import { make, number } from "./charts.js";
 
 export const $ = (id) => document.getElementById(id);
 export const signed = (value) => (value == null ? "–" : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`);
@@ -8,6 +8,19 @@ export const percent = (value) => (value == null ? "–" : `${value.toFixed(1)} 
 export const rate = (value) => number(value, value < 10 ? 1 : 0);
 export const counted = (count, thing) => `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
 export const shown = (label) => (label === "" ? "(empty text)" : String(label));
+
+export function setText(id, text) {
+  if ($(id).textContent !== text) $(id).textContent = text;
+}
+
+export function bar(share) {
+  const filling = make("i");
+  filling.style.width = `${100 * share}%`;
+  return make("span", { class: "bar", "aria-hidden": "true" }, filling);
+}
+
+/** At most two lines of a label; all of it in a tooltip. */
+export const clamped = (label) => make("span", { class: "clamped", title: shown(label) }, shown(label));
 
 export function bytes(count) {
   const units = ["bytes", "kB", "MB", "GB", "TB"];

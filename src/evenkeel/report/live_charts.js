@@ -1,6 +1,6 @@
-// Line charts that are redrawn as data comes, and explored as those of a report.
+// Charts that a page draws itself, again and again as data comes, and that are explored as those of a report.
 
-import { Lines, draw, make, short, styled, withLine } from "./charts.js";
+import { Lines, draw, make, pointIn, short, styled, withLine } from "./charts.js";
 
 function ticksBetween(low, high, count, smallest = 0) {
   const rough = Math.max((high - low) / count, smallest, 1e-9);
@@ -15,6 +15,8 @@ function ticksBetween(low, high, count, smallest = 0) {
 const LOOKS = {
   first: { stroke: "var(--first, #0072b2)", strokeWidth: 2, fill: "none" },
   second: { stroke: "var(--second, #c24f00)", strokeWidth: 2, fill: "none", strokeDasharray: "5 2" },
+  filledFirst: { fill: "var(--first, #0072b2)" },
+  filledSecond: { fill: "var(--second, #c24f00)" },
   grid: { stroke: "var(--grid, #d3d9df)" },
   text: { fill: "var(--muted, #57616b)", fontSize: "11px" },
   nothing: { fill: "var(--muted, #57616b)", fontSize: "13px", textAnchor: "middle" },
@@ -129,4 +131,25 @@ export class LiveChart extends Lines {
     this.readout.replaceChildren(...keys, make("span", { class: "when" }, when));
     this.svg.setAttribute("aria-label", `${this.name}: ${values.join(", ")}. Arrow keys show earlier values.`);
   }
+}
+
+/** Columns of two counts for each of many names: one upwards, one downwards, each relative to its own maximum. */
+export function twoWayColumns(pairs, width, [mostUp, mostDown], onPointed) {
+  const [left, middle, half] = [40, 64, 56];
+  const each = (width - left) / pairs.length;
+  const thick = Math.max(0.5, each - (each > 4 ? 1 : 0));
+  const svg = draw("svg", { viewBox: `0 0 ${width} 128`, height: 128, "aria-hidden": "true" }); // a table says the same
+  const add = (look, tag, attributes, ...children) => svg.append(styled(draw(tag, attributes, ...children), LOOKS[look]));
+  const label = (text, y) => add("text", "text", { x: left - 6, y, "text-anchor": "end" }, text);
+  label(short(mostUp), middle - half + 8);
+  label("0", middle + 4);
+  label(short(mostDown), middle + half);
+  add("grid", "line", { x1: left, x2: width, y1: middle, y2: middle });
+  pairs.forEach(([above, below], place) => {
+    const [x, up, down] = [left + place * each, (half * above) / mostUp, (half * below) / mostDown];
+    add("filledFirst", "rect", { x, y: middle - up, width: thick, height: up });
+    add("filledSecond", "rect", { x, y: middle, width: thick, height: down });
+  });
+  svg.addEventListener("pointermove", (event) => onPointed(Math.floor((pointIn(svg, event).x - left) / each)));
+  return svg;
 }
