@@ -103,7 +103,7 @@ def test_many_methods_are_averaged_on_the_first_screen_and_single_below() -> Non
     drawn = [[line["name"] for line in chart.picture.values["lines"]] for chart in curves.charts]
     assert drawn == [[name, f"{name} + CBA"] for name in names]
     assert len({tuple(chart.picture.values["y"]) for chart in curves.charts}) == 1  # they can be compared
-    first, below = _values(bias.tilt(scene)), _values(_parts(bias.recency(scene))[-1])
+    first, below = _values(bias.tilt_at_a_glance(scene)), _values(_parts(bias.recency(scene))[-1])
     assert [line["name"] for line in first["lines"]] == ["without", "with CBA", "fair share"]
     assert len(below["row_names"]) == len(below["cells"]) == 11
     assert below["row_names"][0] == "fair share"

@@ -195,7 +195,7 @@ def test_figure_3_has_the_letters_of_the_paper() -> None:
     ]
     charts = [part.charts for each in block.sections for part in each.parts if isinstance(part, Charts)]
     assert [[chart.title for chart in each] for each in charts] == [
-        ["Share of predictions by task"],
+        ["Share of predictions by task at the end"],
         ["(b) ER", "(c) ER + CBA"],
     ]
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from evenkeel.report.bias import tilt
+from evenkeel.report.bias import tilt_at_a_glance
 from evenkeel.report.elements import BigNumber, Chart, Charts, minus, number
 from evenkeel.report.figures import gains
 from evenkeel.report.scene import Scene
@@ -16,7 +16,7 @@ Pair = tuple[Group, Group]
 
 def answer(scene: Scene) -> list[Charts | BigNumber]:
     """Return the picture of the tilt, and the gain by an adaptor with its interval, or else the best result."""
-    shown: list[Charts | BigNumber] = [*([picture] if (picture := tilt(scene)) else [])]
+    shown: list[Charts | BigNumber] = [*([picture] if (picture := tilt_at_a_glance(scene)) else [])]
     measure = next(iter(scene.headline or scene.measures), None)
     if measure is None or not scene.finished:
         return shown

@@ -24,17 +24,23 @@ from evenkeel.results.records import Tested
 from evenkeel.results.run_files import Results
 
 
-def tilt(scene: Scene) -> Charts | None:
-    """Show on which tasks the predictions fall at the end, next to the fair shares; None if that is unknown.
-
-    Many groups are averaged: those without an adaptor, and those with each.
-    """
-    heights = heights_of(scene, scene.by_task(predicted_share)) if scene.tasks > 1 else {}
+def tilt_at_a_glance(scene: Scene) -> Charts | None:
+    """Show the tilt of each group or, of many, the means of those without an adaptor and of those with each."""
+    heights = _shares(scene)
     if len(heights) > MOST_LINES and (sides := _sides(scene, heights)):
         looks = {side: Look.of(0, kind) for kind, side in enumerate(sides)}
         about = f"Means over {len(scene.pairs)} comparisons; each is below, under Recency bias."
         return _tilt(scene, sides, looks, about)
-    return _tilt(scene, heights, scene.looks) if heights else None
+    return tilt(scene)
+
+
+def tilt(scene: Scene) -> Charts | None:
+    """Show on which tasks the predictions fall at the end, next to the fair shares; None if that is unknown."""
+    return _tilt(scene, heights, scene.looks) if (heights := _shares(scene)) else None
+
+
+def _shares(scene: Scene) -> dict[str, Heights]:
+    return heights_of(scene, scene.by_task(predicted_share)) if scene.tasks > 1 else {}
 
 
 def _sides(scene: Scene, heights: Mapping[str, Heights]) -> dict[str, Heights]:
@@ -85,11 +91,11 @@ def recency(scene: Scene) -> Section | None:
         f"points, along the stream: 0 is fair. {BANDS.replace(', cut off at 0 and 100', '')}"
     )
     charts = line_charts(scene, "Recency bias over the stream", lines, "share above fair (points)", level=0)
-    ends = heights_of(scene, scene.by_task(predicted_share))
+    ends = _shares(scene)
     last = each_or_ends({label: float(each.mean[-1]) for label, each in ends.items()}, ".1f")
     sentence = Note(f"Percent predicted as the last task at the end, whose fair share is {fair[-1]:.1f}: {last}.")
-    each = [_tilt(scene, ends, scene.looks)] if len(ends) > MOST_LINES else []  # otherwise it is on the first screen
-    return Section(title, [replace(charts, caption=caption), *([sentence] if ends else []), *each])
+    each = tilt(scene) if len(ends) > MOST_LINES else None  # fewer are on the first screen
+    return Section(title, [replace(charts, caption=caption), *([sentence] if ends else []), *([each] if each else [])])
 
 
 def predicted_share(run: Results, task: int) -> float | None:
