@@ -1,7 +1,6 @@
 """`evenkeel evaluate`: accuracy on labelled data."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 import evenkeel as ek
 from tests.helpers.commands import call
-from tests.helpers.services import Open, examples
+from tests.helpers.services import Open, examples, teach
 from tests.helpers.teaching import IMAGES, VECTORS, lines, pictures
 
 
@@ -69,10 +68,8 @@ def test_the_test_part_of_a_folder_is_scored_and_nothing_changes(
 
 def test_a_model_is_scored_while_it_is_served(opened: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     service = opened()
-    service.learn(examples(64)).result(timeout=60)
-    while service.waiting:
-        time.sleep(0.01)
-    version = service.save().result(timeout=60).number
+    teach(service, examples(64))
+    version = service.save().result().number
     (tmp_path / "rows.jsonl").write_text("\n".join(lines(20)))
     arguments = ["evaluate", str(service.model_folder.path), str(tmp_path / "rows.jsonl"), "--json"]
     code, out, errors = call(capsys, *arguments)

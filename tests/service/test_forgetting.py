@@ -1,7 +1,6 @@
 """Forgotten examples are in no file."""
 
 import struct
-import time
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from evenkeel.service.service import Service
 from evenkeel.service.store import versions
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import UnknownError
+from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, failing_once, learner_of, report, rows, settle, teach
 
 # Forgetting
@@ -59,8 +59,7 @@ def test_forgetting_what_has_left_memory_keeps_the_current_checkpoint_usable(ope
     settle(service)
     for seed in range(20):  # until it has left memory, but not the checkpoint
         service.learn(examples(40, seed=seed)).result()
-    while service.waiting:
-        time.sleep(0.01)
+    wait_for(lambda: not service.waiting)
     service.forget(id).result()
     assert holders(service, payload) == []
     assert rows(service, "SELECT value FROM meta WHERE name = 'current'") == [(service.published.version,)]

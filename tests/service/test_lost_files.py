@@ -12,6 +12,7 @@ from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.model_folder import ModelFolder
+from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, learner_of, report, rows, settle, teach
 
 BATCHES = ("batches.size=4", "batches.wait=3600")
@@ -62,8 +63,7 @@ def killed(opened: Open, tmp_path: Path) -> ModelFolder:
     for seed in range(2):
         teach(service, examples(8, own=f"{seed}-", seed=seed))
     service.learn(examples(6, own="late-", seed=7)).result()
-    while service.waiting > 2:
-        pass
+    wait_for(lambda: service.waiting <= 2)
     shutil.copytree(service.model_folder.path, tmp_path / "killed")
     service.close()
     return ModelFolder(tmp_path / "killed")
@@ -225,8 +225,7 @@ def test_with_no_version_that_leads_on_it_predicts_and_names_the_way_out(opened:
     first = teach(service, examples(8)) and service.model_folder.versions()[-1]
     for seed in range(1, 4):
         teach(service, examples(8, seed=seed))
-    while len(rows(service, "SELECT * FROM examples WHERE x IS NOT NULL")) > 8:
-        pass
+    wait_for(lambda: len(rows(service, "SELECT * FROM examples WHERE x IS NOT NULL")) <= 8)
     service.close()
     for number in service.model_folder.versions()[-2:]:
         service.model_folder.version(number).write_bytes(b"")

@@ -1,7 +1,6 @@
 """A service without HTTP: teaching, predicting, versions."""
 
 import struct
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from evenkeel.service.examples import Example, FullError
 from evenkeel.service.store import queries
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
+from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, failing_once, learner_of, report, rows, settle, teach
 
 # Teaching
@@ -172,10 +172,7 @@ def test_samples_leave_the_journal_once_they_are_in_two_checkpoints(opened: Open
     teach(service, examples(20, seed=1))
     teach(service, examples(7, seed=2))  # in one only
     assert service.journal is not None
-    deadline = time.monotonic() + 300
-    while rows(service, "SELECT count(*) FROM examples WHERE x IS NOT NULL") != [(7,)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: rows(service, "SELECT count(*) FROM examples WHERE x IS NOT NULL") == [(7,)])
     for _ in range(20):
         service.journal.do(lambda db: queries.tidy(db, 1_000_000))
     assert rows(service, "SELECT count(*) FROM examples WHERE label IS NOT NULL") == [(7,)]
@@ -188,10 +185,7 @@ def test_old_ids_are_dropped(opened: Open) -> None:
     service.save().result()
     teach(service, examples(1, own="f"))
     service.save().result()
-    deadline = time.monotonic() + 300
-    while len(rows(service, "SELECT id FROM examples")) > 10:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: len(rows(service, "SELECT id FROM examples")) <= 10)
     assert service.learn(examples(1, own="e")).result()[0].new
 
 
@@ -262,10 +256,7 @@ def test_a_start_reports_when_it_has_caught_up(opened: Open, monkeypatch: pytest
     first.close()
     second = opened()
     settle(second)
-    deadline = time.monotonic() + 300
-    while report(second).recovering:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not report(second).recovering)
 
 
 def test_every_method_that_needs_no_tasks_can_be_served(opened: Open) -> None:

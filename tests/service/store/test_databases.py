@@ -2,10 +2,10 @@
 
 import random
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from evenkeel.service.store import queries, schema, version_rows
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.journal import Journal, JournalError, open_database, open_reader
 from evenkeel.service.store.keys import Keyring
-from evenkeel.service.store.predictions import Kept, Prediction, Predictions
+from evenkeel.service.store.predictions import PAUSE, Kept, Prediction, Predictions
 from tests.helpers.services import Open, adds_up, examples, teach
 
 
@@ -184,19 +184,22 @@ def test_predictions_are_kept_for_a_while_only(tmp_path: Path, monkeypatch: pyte
 def test_no_answer_waits_long_for_another_process_that_uses_the_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "predictions.sqlite"
+    path, now = tmp_path / "predictions.sqlite", 1e9
+    clock = SimpleNamespace(time=lambda: now, monotonic=lambda: now)
+    monkeypatch.setattr("evenkeel.service.store.predictions.time", clock)
     with closing(Predictions(path, most=Kept(1_000))) as kept, closing(sqlite3.connect(path)) as other:
         kept.remember([prediction(1)])
         other.execute("BEGIN IMMEDIATE")
-        begun = time.monotonic()
-        with pytest.raises(JournalError, match="locked"):
+        assert kept._db.execute("PRAGMA busy_timeout").fetchone() == (100,)  # milliseconds: the first one waits
+        with pytest.raises(JournalError, match=r"cannot be written or read .*locked"):
             kept.remember([prediction(2)])
+        kept._db.set_trace_callback(pytest.fail)  # the others do not even try, for a second
         for number in range(3, 100):
             with pytest.raises(JournalError, match="locked by another process"):
                 kept.remember([prediction(number)])
-        assert time.monotonic() - begun < 100  # a hundred times SQLite's default of 5 s would be more
+        kept._db.set_trace_callback(None)
         other.execute("ROLLBACK")
-        monkeypatch.setattr(kept, "_try_again", 0.0)
+        now += PAUSE
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM predictions").fetchall()
         with pytest.raises(JournalError, match="Another process is reading"):

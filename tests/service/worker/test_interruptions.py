@@ -1,8 +1,6 @@
 """Learning never stops until a restart: what fails is tried again, and what cannot be learned is set aside."""
 
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.store.queries import UnknownError
+from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, learner_of, report, settle, teach
 
 BATCHES = ("batches.size=4", "batches.wait=3600")
@@ -22,26 +21,19 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenkeel.service.worker.supervisor.SOON", 0.02)
 
 
-def wait_until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_folder_that_is_away_during_a_checkpoint_only_interrupts_learning(opened: Open, tmp_path: Path) -> None:
     service = opened(*BATCHES, "checkpoints.batches=1")
     teach(service, examples(8))
     versions = tmp_path / "model" / "versions"
     versions.rename(tmp_path / "away")
     service.learn(examples(8, seed=1)).result()
-    wait_until(lambda: service.problem is not None)
+    wait_for(lambda: service.problem is not None)
     assert "No checkpoint could be written" in (service.problem or "")
     assert service.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
     assert service.learn(examples(8, seed=2)).result()[0].new
     (tmp_path / "away").rename(versions)
     settle(service)
-    wait_until(lambda: service.problem is None)
+    wait_for(lambda: service.problem is None)
     assert report(service).learned == 24
     assert adds_up(service)
 
@@ -125,7 +117,7 @@ def test_a_bug_elsewhere_in_the_worker_only_restarts_it(opened: Open, monkeypatc
 
     monkeypatch.setattr("evenkeel.service.worker.publishing.memory_recency_bias", fail)
     service.start()
-    wait_until(lambda: len(failures) == 2 and service.problem is None and not service.waiting)
+    wait_for(lambda: len(failures) == 2 and service.problem is None and not service.waiting)
     settle(service)
     assert report(service).learned == 8
     assert adds_up(service)
@@ -140,6 +132,6 @@ def test_a_version_that_is_damaged_while_it_learns_is_no_obstacle_to_a_restart(
     shutil.copy(service.model_folder.keys.with_name("service.toml"), service.model_folder.version(4))
     failing(monkeypatch, "2-0", MemoryError(), times=1)  # it must return to the last checkpoint
     service.learn(examples(8, seed=2, own="2-")).result()
-    wait_until(lambda: not service.waiting)
+    wait_for(lambda: not service.waiting)
     assert report(service).learned == 24
     assert "set aside" in (service.notice or "")
