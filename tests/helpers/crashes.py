@@ -7,6 +7,7 @@ examples were learned, and a learner that was never killed learns the same batch
 """
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -18,9 +19,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import httpx
 import numpy as np
@@ -46,6 +49,7 @@ class Load:
 
     url: str
     seed: int
+    pause: float  # seconds between requests of a client, at most
     stopping: threading.Event = field(default_factory=threading.Event)
     samples: dict[str, tuple[list[float], int]] = field(default_factory=dict)  # of every id ever sent
     acknowledged: set[str] = field(default_factory=set)
@@ -55,7 +59,7 @@ class Load:
 
     def start(self) -> list[threading.Thread]:
         clients: list[tuple[Callable[..., None], int]] = [(self._teach, 0), (self._teach, 1), (self._predict, 2)]
-        threads = [threading.Thread(target=self._with_client, args=each) for each in clients]
+        threads = [threading.Thread(target=self._with_client, args=each, daemon=True) for each in clients]
         for thread in threads:
             thread.start()
         return threads
@@ -75,7 +79,7 @@ class Load:
                 examples.append({"id": id, "x": x, "label": label})
             if self._insist(client, "/v1/learn", {"examples": examples}) is not None:
                 self.acknowledged.update(each["id"] for each in examples)
-            time.sleep(rng.uniform(0, 0.02))
+            time.sleep(rng.uniform(0, self.pause))
 
     def _predict(self, client: httpx.Client, number: int) -> None:
         rng, sent = random.Random(self.seed * 100 + number), 0
@@ -90,6 +94,7 @@ class Load:
             self.samples[id] = x, label
             if self._insist(client, "/v1/label", {"id": id, "label": label}) is not None:
                 self.labelled.add(id)
+            time.sleep(rng.uniform(0, self.pause))
 
     def _insist(self, client: httpx.Client, path: str, body: dict[str, Any]) -> Any:
         """Send a request until there is a response, even if the load ends meanwhile; return its content."""
@@ -124,10 +129,10 @@ def serve(folder: str, port: int) -> None:
 def fetch(url: str, path: str) -> Any:
     """Return the content of a response; None if there is no response, or it is an error."""
     try:
-        answer = httpx.get(url + path, timeout=5)
-    except httpx.TransportError:
+        with urlopen(url + path, timeout=LONG) as answer:  # cheaper than a new client of httpx each time
+            return json.load(answer)
+    except (OSError, HTTPException):  # an HTTPError is an OSError
         return None
-    return answer.json() if answer.is_success else None
 
 
 @dataclass
@@ -139,13 +144,13 @@ class Kills:
     learner: int = 0
 
 
-def disturb(folder: Path, kills: int, seed: int) -> tuple[Load, Kills]:
+def disturb(folder: Path, kills: int, seed: int, pause: float = 0.02) -> tuple[Load, Kills]:
     """Put a service under load, kill it or its learning process this many times, and return load and kills."""
     processes = fork_server()
     rng, count = random.Random(seed), Kills()
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    load = Load(f"http://127.0.0.1:{port}", seed)
+    load = Load(f"http://127.0.0.1:{port}", seed, pause)
     threads: list[threading.Thread] = []
     service = processes.Process(target=serve, args=(str(folder), port))
     service.start()

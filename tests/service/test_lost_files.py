@@ -10,10 +10,12 @@ import pytest
 
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, learner_of, report, rows, settle, teach
+from tests.helpers.serving import VECTORS
 
 BATCHES = ("batches.size=4", "batches.wait=3600")
 
@@ -56,17 +58,23 @@ DAMAGES: dict[str, Callable[[ModelFolder], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return what a kill leaves of a service: 3 versions, 4 examples learned since, 2 waiting."""
+    folder = tmp_path_factory.mktemp("left")
+    with closing(Service(folder / "model", None, [*VECTORS, *BATCHES])) as service:
+        service.start()
+        for seed in range(2):
+            teach(service, examples(8, own=f"{seed}-", seed=seed))
+        service.learn(examples(6, own="late-", seed=7)).result()
+        wait_for(lambda: service.waiting <= 2)
+        return shutil.copytree(service.model_folder.path, folder / "killed")
+
+
 @pytest.fixture
-def killed(opened: Open, tmp_path: Path) -> ModelFolder:
-    """Return the folder of a service as a kill leaves it: 3 versions, 4 examples learned since, 2 waiting."""
-    service = opened(*BATCHES)
-    for seed in range(2):
-        teach(service, examples(8, own=f"{seed}-", seed=seed))
-    service.learn(examples(6, own="late-", seed=7)).result()
-    wait_for(lambda: service.waiting <= 2)
-    shutil.copytree(service.model_folder.path, tmp_path / "killed")
-    service.close()
-    return ModelFolder(tmp_path / "killed")
+def killed(left: Path, tmp_path: Path) -> ModelFolder:
+    """Return a copy of that folder."""
+    return ModelFolder(shutil.copytree(left, tmp_path / "killed"))
 
 
 def contents(folder: ModelFolder) -> dict[str, bytes]:

@@ -28,7 +28,9 @@ sync = pytest.importorskip("playwright.sync_api", reason="playwright is not inst
 class Visit:
     """The page of a service, with the errors and requests that occurred while it was open."""
 
-    def __init__(self, browser: "Browser", served: Server, width: int = 1280, scheme: Any = "light") -> None:
+    def __init__(
+        self, browser: "Browser", served: Server, width: int = 1280, scheme: Any = "light", *, own_clock: bool = False
+    ) -> None:
         viewport: Any = {"width": width, "height": 900}
         self.page: Page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
         self.page.set_default_timeout(PATIENCE)
@@ -39,6 +41,8 @@ class Visit:
         self.page.on("dialog", self._refuse)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.url = served.url
+        if own_clock:
+            self.page.clock.install()
         self.page.goto(served.url)
 
     def _refuse(self, dialog: "Dialog") -> None:
@@ -174,13 +178,14 @@ def test_hidden_tab(browser: "Browser", pets: Server) -> None:
     """A hidden page sends no requests."""
     look = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); "
     look += "document.dispatchEvent(new Event('visibilitychange')); }"
-    visit = Visit(browser, pets)
+    visit = Visit(browser, pets, own_clock=True)
     learned = pets.settled()["examples"]["learned"]
     visit.reads("#learned", str(learned))
+    with visit.page.expect_request("**/v1/history"):
+        visit.page.clock.run_for(60_000)
     visit.page.evaluate(look, True)
-    visit.page.wait_for_timeout(500)  # for requests under way
     before = len(visit.requests)
-    visit.page.wait_for_timeout(5_500)
+    visit.page.clock.run_for(60_000)
     assert len(visit.requests) == before
     _teach(pets, "cat")
     visit.page.evaluate(look, False)
