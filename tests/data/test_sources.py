@@ -210,6 +210,7 @@ def test_relative_paths_are_tried_in_order(
     assert SOURCES["npz"](given, progress=progress, path=here / "a.npz").train.x[0, 0] == 0
 
 
+@pytest.mark.slow
 def test_the_real_cifar10_is_read_and_cached(real_data: Path, progress: ProgressLog) -> None:
     if not (real_data / "cifar10").is_dir():
         pytest.skip("EVENKEEL_DATA has no folder cifar10")

@@ -51,7 +51,7 @@ def test_labels_of_any_hashable_kind_come_back(labels: str) -> None:
 @pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
 def test_five_lines_are_enough(method: str, adaptor: str) -> None:
     one = learner(METHODS[method](), ADAPTORS[adaptor]())
-    for x, y in images(batches=50, size=10, tasks=1):
+    for x, y in images(batches=25, size=20, tasks=1):
         one.learn(x, y)
     x, y = images(batches=1, size=100, tasks=1)[0]
     assert (one.predict(x) == y).mean() > 0.6  # random guessing gives 0.25
