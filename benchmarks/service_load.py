@@ -6,6 +6,11 @@ A real server in a process of its own (an MLP on 384 features, ER with CBA, the 
 process share two cores. The client teaches `--teach` examples / s in batches of 32, and requests 200 predictions / s at
 times fixed in advance: a response time counts from the moment the request was due, so that a stalling server cannot
 hide it.
+
+Run: python benchmarks/service_load.py --overload 10 --seconds 60      (the same load, then ten times as much to teach)
+
+What is taught comes from a process of low priority then, so that it takes only what the service leaves, and does not
+wait when the queue is full, but sends the next batch. Compare the two phases: examples learned / s, and response times.
 """
 
 import argparse
@@ -16,14 +21,17 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
 
-FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS = 384, 10, 32, 200, 2, 16
+FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS, FLOOD = 384, 10, 32, 200, 2, 16, 8
 
 
 class Connection:
@@ -41,6 +49,9 @@ class Connection:
         head = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head.lower())
         body = await reader.readexactly(int(length[1]) if length else 0)
+        if b"\r\nconnection: close" in head.lower():
+            writer.close()
+            self._streams = None
         return int(head.split(b" ", 2)[1]), body
 
 
@@ -63,24 +74,27 @@ def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
     return teach, predict
 
 
-async def load(
-    port: int, seconds: float, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]
-) -> tuple[list[float], int]:
-    """Send requests; return the response times of predictions in ms, and how often the queue was full."""
-    begun, end, full = time.perf_counter(), time.perf_counter() + seconds, 0
-    times: list[float] = []
+async def send_to_learn(port: int, seconds: float, pace: float, teach: Sequence[bytes], teachers: int) -> list[int]:
+    """Send batches at this pace, however they are answered; return the statuses."""
+    begun, end, statuses = time.perf_counter(), time.perf_counter() + seconds, list[int]()
 
     async def teacher(number: int) -> None:
-        nonlocal full
         connection, place = Connection(port), number
         while time.perf_counter() < end:
             await asyncio.sleep(max(0.0, begun + place * BATCH / pace - time.perf_counter()))
             status, body = await connection.send(teach[place % len(teach)])
-            place += TEACHERS
-            if status == 429:
-                full += 1
-            elif status != 202:
+            place += teachers
+            statuses.append(status)
+            if status not in (202, 429):
                 raise RuntimeError(body.decode())
+
+    await asyncio.gather(*map(teacher, range(teachers)))
+    return statuses
+
+
+async def send_to_predict(port: int, seconds: float, predict: Sequence[bytes]) -> list[float]:
+    """Request predictions at times fixed in advance; return the response times in ms."""
+    begun, times = time.perf_counter(), list[float]()
 
     async def predictor(number: int) -> None:
         connection = Connection(port)
@@ -93,8 +107,18 @@ async def load(
             elif status != 409:  # nothing has been learned yet
                 raise RuntimeError(body.decode())
 
-    await asyncio.gather(*map(teacher, range(TEACHERS)), *map(predictor, range(PREDICTORS)))
-    return times, full
+    await asyncio.gather(*map(predictor, range(PREDICTORS)))
+    return times
+
+
+async def load(
+    port: int, seconds: float, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]
+) -> tuple[list[float], int]:
+    """Send both kinds of requests; return the response times of predictions, and how often the queue was full."""
+    statuses, times = await asyncio.gather(
+        send_to_learn(port, seconds, pace, teach, TEACHERS), send_to_predict(port, seconds, predict)
+    )
+    return times, statuses.count(429)
 
 
 def resident(process: int | None) -> float:
@@ -118,9 +142,9 @@ def stolen() -> float:
     return int(Path("/proc/stat").read_text().split(None, 9)[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
-    """Start a service, put it under load, and return what was measured."""
-    teach, predict = requests(np.random.default_rng(0))
+@contextmanager
+def served(options: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Start a service; yield its port and its process id."""
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         settings = ["--set", f"input.features={FEATURES}"]
@@ -130,47 +154,102 @@ def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[st
         try:
             while not (match := re.search(r"http://127.0.0.1:(\d+)", log.read_text())):
                 time.sleep(0.1)
-            port = int(match[1])
-
-            def status() -> dict[str, object]:
-                with urlopen(f"http://127.0.0.1:{port}/v1/status") as response:
-                    content: dict[str, object] = json.load(response)
-                    return content
-
-            asyncio.run(load(port, 5, pace, teach, predict))  # to warm up
-            while status()["queue"]["waiting"]:  # type: ignore[index]
-                time.sleep(0.1)
-            begun, before, times, full = time.perf_counter(), status(), list[float](), 0
-            learner = before["processes"]["learner"]  # type: ignore[index]
-            processes = {"service": server.pid, "learner": learner, "client": os.getpid()}
-            used = {name: busy(process) for name, process in processes.items()} | {"other machines": stolen()}
-            memory, parts = [(resident(server.pid), resident(learner))], max(1, round(seconds / 60))
-            for _ in range(parts):
-                part, refused = asyncio.run(load(port, seconds / parts, pace, teach, predict))
-                times, full = times + part, full + refused
-                memory.append((resident(server.pid), resident(learner)))
-            after, took = status(), time.perf_counter() - begun
-            now = {name: busy(process) for name, process in processes.items()} | {"other machines": stolen()}
+            yield int(match[1]), server.pid
         finally:
             server.kill()
-    learned = after["examples"]["learned"] - before["examples"]["learned"]  # type: ignore[index]
+
+
+def status_of(port: int) -> Any:
+    with urlopen(f"http://127.0.0.1:{port}/v1/status") as response:
+        return json.load(response)
+
+
+def warm_up(port: int, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]) -> None:
+    asyncio.run(load(port, 5, pace, teach, predict))
+    while status_of(port)["queue"]["waiting"]:
+        time.sleep(0.1)
+
+
+def measure(seconds: float, pace: float, options: Sequence[str] = ()) -> dict[str, object]:
+    """Start a service, put it under load, and return what was measured."""
+    teach, predict = requests(np.random.default_rng(0))
+    with served(options) as (port, pid):
+        warm_up(port, pace, teach, predict)
+        begun, before, times, full = time.perf_counter(), status_of(port), list[float](), 0
+        learner = before["processes"]["learner"]
+        processes = {"service": pid, "learner": learner, "client": os.getpid()}
+        used = {name: busy(process) for name, process in processes.items()} | {"other machines": stolen()}
+        memory, parts = [(resident(pid), resident(learner))], max(1, round(seconds / 60))
+        for _ in range(parts):
+            part, refused = asyncio.run(load(port, seconds / parts, pace, teach, predict))
+            times, full = times + part, full + refused
+            memory.append((resident(pid), resident(learner)))
+        after, took = status_of(port), time.perf_counter() - begun
+        now = {name: busy(process) for name, process in processes.items()} | {"other machines": stolen()}
+    learned = after["examples"]["learned"] - before["examples"]["learned"]
     return {
         "seconds": round(took),
         "offered_per_second": round(pace),
         "learned_per_second": round(learned / took),
-        "waiting_at_the_end": after["queue"]["waiting"],  # type: ignore[index]
+        "waiting_at_the_end": after["queue"]["waiting"],
         "batches_of": BATCH,
         "told_to_come_later": full,
         "predictions_per_second": round(len(times) / took),
-        "ms": {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99, 99.9)},
+        "ms": percentiles(times),
         "slowest_ms": round(max(times), 1),
         "resident_MB": {
             "service": [round(service) for service, _ in memory],
             "learner": [round(learner) for _, learner in memory],
         },
         "cores_used": {name: round((now[name] - used[name]) / took, 2) for name in used},
-        "accuracy_before_learning": after["accuracy"]["before_learning"]["recent"],  # type: ignore[index]
+        "accuracy_before_learning": after["accuracy"]["before_learning"]["recent"],
     }
+
+
+def percentiles(times: Sequence[float]) -> dict[str, float]:
+    return {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99, 99.9)}
+
+
+def measure_overload(seconds: float, pace: float, factor: float, options: Sequence[str] = ()) -> dict[str, object]:
+    """Measure the load, and then `factor` times as much to teach, with the same service; return both and ratios."""
+    teach, predict = requests(np.random.default_rng(0))
+    with served(options) as (port, pid):
+        warm_up(port, pace, teach, predict)
+        phases = [_phase(port, pid, seconds, rate, predict) for rate in (pace, factor * pace)]
+    (normal, normal_ms), (flooded, flooded_ms) = ((each["learned_per_second"], each["ms"]["p99"]) for each in phases)
+    return {
+        "capacity": phases[0],
+        f"overload_{factor:g}": phases[1],
+        "ratio_of_goodput": round(flooded / normal, 2),
+        "ratio_of_p99": round(flooded_ms / normal_ms, 2),
+    }
+
+
+def _phase(port: int, pid: int, seconds: float, pace: float, predict: Sequence[bytes]) -> dict[str, Any]:
+    """Let another process teach, request predictions, and return what was measured."""
+    command = [sys.executable, __file__, "--only-teach", str(port), "--seconds", str(seconds), "--teach", str(pace)]
+    with subprocess.Popen(["nice", "-n", "19", *command], stdout=subprocess.PIPE) as flood:
+        assert flood.stdout is not None
+        flood.stdout.readline()  # its bodies are built
+        before, begun, used = status_of(port), time.perf_counter(), busy(pid)
+        times = asyncio.run(send_to_predict(port, seconds, predict))
+        after, took, using = status_of(port), time.perf_counter() - begun, busy(pid)
+        statuses = json.loads(flood.stdout.read())
+    return {
+        "aimed_per_second": round(pace),
+        "offered_per_second": round(BATCH * sum(statuses.values()) / seconds),
+        "refused_requests": statuses.get("429", 0),
+        "learned_per_second": round((after["examples"]["learned"] - before["examples"]["learned"]) / took),
+        "ms": percentiles(times),
+        "cores_of_the_service": round((using - used) / took, 2),
+    }
+
+
+def only_teach(port: int, seconds: float, pace: float) -> None:
+    """Teach, and print how often each status came."""
+    teach, _ = requests(np.random.default_rng(1))
+    print("ready", flush=True)
+    print(json.dumps(Counter(asyncio.run(send_to_learn(port, seconds, pace, teach, FLOOD)))))
 
 
 def main() -> None:
@@ -178,12 +257,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--teach", type=float, default=2400, help="Examples to offer, per second.")
     parser.add_argument("--one-process", action="store_true", help="Learn in the process that answers.")
-    parser.add_argument("--write", action="store_true", help="Write service_load.json next to this file.")
+    parser.add_argument(
+        "--write", action="store_true", help="Write service_load.json, or service_overload.json, next to this file."
+    )
+    parser.add_argument("--overload", type=float, help="Then offer this many times as many, and compare.")
+    parser.add_argument("--only-teach", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    measured = measure(arguments.seconds, arguments.teach, ["--one-process"] if arguments.one_process else [])
+    if arguments.only_teach:
+        only_teach(arguments.only_teach, arguments.seconds, arguments.teach)
+        return
+    options = ["--one-process"] if arguments.one_process else []
+    if arguments.overload:
+        measured = measure_overload(arguments.seconds, arguments.teach, arguments.overload, options)
+    else:
+        measured = measure(arguments.seconds, arguments.teach, options)
     print(json.dumps(measured, indent=1))
     if arguments.write:
-        Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
+        name = "service_overload.json" if arguments.overload else "service_load.json"
+        Path(__file__).with_name(name).write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

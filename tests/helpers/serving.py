@@ -80,6 +80,10 @@ class Served(Server):
         """Return what the service has printed so far."""
         return self.log.read_bytes()[self._begun :].decode() if self.log.exists() else ""
 
+    def failures(self) -> list[str]:
+        """Return the lines of its output that report an exception nobody expected."""
+        return [line for line in self.output.splitlines() if "Traceback" in line or '"exception"' in line]
+
     def wait(self) -> None:
         """Wait until the service answers; fail if it has ended."""
         wait_for(lambda: self.answers() or not self.process.is_alive())

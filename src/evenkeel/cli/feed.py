@@ -107,7 +107,7 @@ class Feed:
                 if not line.strip():
                     continue
                 try:
-                    sent = schemas.read(kind, (line if labelled else _without_label(line)).encode())
+                    _, sent = schemas.read(kind, (line if labelled else _without_label(line)).encode())
                     if "examples" in type(sent).model_fields:
                         raise InputError("a line holds one sample; this one holds a list of examples.")
                     x = self._sample(sent, where)

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from evenkeel.cli.console import notes, out, print_table, progress
-from evenkeel.errors import DataError, EvenkeelError, SettingsError
+from evenkeel.errors import DataError, EvenkeelError, SettingsError, one_of
 from evenkeel.files import keep_files_private
 from evenkeel.service.store.keys import NOBODY, SCOPES, add_key, read_keys, remove_key
 from evenkeel.service.worker.process import prepare_process
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from evenkeel.cli.feed import Item
     from evenkeel.learning.learner import Learner
     from evenkeel.service.config import ServiceConfig
+    from evenkeel.service.http.logs import Logged
     from evenkeel.service.service import Service
     from evenkeel.service.store.keys import Key
     from evenkeel.service.store.model_folder import ModelFolder
 
+LOGGED = ("access", "audit", "error")
 AT_ONCE = 256  # samples per call
 SERVE = ("fastapi", "fastapi_offline", "uvicorn", "httptools", "python_multipart", "prometheus_client")
 keys = typer.Typer(
@@ -65,9 +67,13 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     require_keys: Annotated[
         bool, typer.Option("--require-keys", help="Let nobody in without a key, even if there are no keys yet.")
     ] = False,
+    log: Annotated[
+        str, typer.Option(help="What to log to stderr: access (all), audit (changes and errors) or error.")
+    ] = "access",
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
     _require_extra()
+    one_of("log", log, LOGGED)
     keep_files_private()
     if not one_process:
         prepare_process()  # it imports torch while this one does
@@ -92,7 +98,7 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
             notes.print(service.notice, style="yellow", soft_wrap=True)
         if keyring.access == "closed":
             notes.print(NOBODY.replace("MODEL_DIR", str(folder)), style="yellow", soft_wrap=True)
-        run(service, listening, keyring)
+        run(service, listening, keyring, cast("Logged", log))
 
 
 def _require_extra() -> None:

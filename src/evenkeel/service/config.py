@@ -70,6 +70,8 @@ class ServiceLimits(StrictModel):
     """Bytes per request"""
     pixels: PositiveInt = 25_000_000
     """Pixels of all images in a request, before they are resized"""
+    image_pixels: PositiveInt | None = None
+    """Pixels of one image; none: 256 for each pixel of input.size, at least 4,000,000"""
     magnitude: PositiveFloat = 1e6
     """Largest absolute value in a vector; an extreme outlier would spoil whatever is learned after it"""
     label: PositiveInt = 200
@@ -86,6 +88,15 @@ class ServiceLimits(StrictModel):
     """Ids of learned examples kept to recognize a repeated request"""
     seconds: PositiveFloat = 30.0
     """Seconds a client may take to send a request"""
+    rate: PositiveFloat | None = None
+    """Requests per second and key, and as many at once; none: any number"""
+    connections: PositiveInt = 500
+    """Connections per address; beyond that, the one that has waited longest for its client is closed"""
+
+    def most_image_pixels(self, input: Input) -> int:
+        """Return how many pixels one image may have."""
+        height, width = input.size or (0, 0)
+        return min(self.pixels, self.image_pixels or max(4_000_000, 256 * height * width))
 
 
 class ServiceConfig(LearnerConfig):

@@ -15,11 +15,11 @@ from evenkeel.errors import EvenkeelError
 
 
 class FullError(EvenkeelError):
-    """The queue is full; there may be room after `seconds`."""
+    """The queue has no room for so many examples; there may be room after `seconds`."""
 
-    def __init__(self, waiting: int, seconds: int) -> None:
+    def __init__(self, waiting: int, seconds: int, examples: int = 1) -> None:
         super().__init__(f"The queue is full: {waiting:,} examples are waiting to be learned. Retry in {seconds} s.")
-        self.seconds = seconds
+        self.seconds, self.examples = seconds, examples
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,11 @@ class Service:
         self._kept().remember([Prediction(id, version, answer.label, x) for id, x, answer in rows])
         return ids
 
+    def full(self, count: int) -> FullError:
+        """Return the error of a queue that has no room for this many examples."""
+        rate = 0.0 if self.supervisor is None else self.supervisor.rate
+        return FullError(self.waiting, max(1, min(60, round(self.waiting / max(rate, 1)))), count)
+
     # For admins
 
     def forget(self, id: str) -> "Future[Forgotten]":
@@ -272,8 +277,7 @@ class Service:
     ) -> "Future[list[Accepted]]":
         """Write examples to the journal; raise FullError if the queue has no room for them."""
         if not supervisor.reserve(count, self.config.limits.queue):
-            seconds = supervisor.waiting / max(supervisor.rate, 1)
-            raise FullError(supervisor.waiting, max(1, min(60, round(seconds))))
+            raise self.full(count)
 
         def settle(done: "Future[list[Accepted]]") -> None:
             new = 0 if done.exception() else sum(each.new for each in done.result())

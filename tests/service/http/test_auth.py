@@ -48,7 +48,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, di
     keys = {scope: add_key(folder / "keys.json", scope, [scope]) for scope in SCOPES}
     with Served(folder, (), "--host", "0.0.0.0") as served:
         yield served, keys
-        assert "Traceback" not in served.log.read_text()
+        assert not served.failures()
 
 
 # Who may do what
@@ -234,7 +234,7 @@ def test_a_bad_key_is_refused_while_nearly_all_of_a_large_body_is_unsent(
             answer = line.received()  # until the server closes: it does not wait for the rest
             assert answer.startswith(b"HTTP/1.1 " + status)  # and not with 100, which asks for the body
             assert b"connection: close" in answer.lower()
-            assert line.pour(b" " * 100_000, BIG) < BIG
+            assert line.pour(b" " * 100_000, 5 * BIG) < 5 * BIG  # received for a while, then no more
 
 
 def test_a_client_that_sends_a_large_body_with_a_bad_key_still_gets_the_answer(

@@ -1,6 +1,7 @@
 """Decode images to pixels with Pillow."""
 
 import io
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif")
 Size = int | Sequence[int] | None  # one number for both sides, or (height, width)
 Cell = tuple[bytes | Path, str]  # an encoded image and where it comes from, for errors
+LARGE = 1_000_000  # pixels beyond which an image may be reduced while it is decoded
+GAP = 2.0  # how much larger than needed an image stays while it is reduced quickly
+_opening = threading.Lock()  # warnings are turned on and off for all threads
 _GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -58,8 +62,18 @@ def size_of(source: bytes | Path, where: str) -> tuple[int, int]:
         return image.height, image.width
 
 
-def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False) -> NDArray[np.uint8]:
-    """Return (len(cells), *shape) pixels. Images of another size are resized (bilinear) or rejected."""
+def reduced_size_of(source: bytes, where: str, shape: Shape) -> tuple[int, int]:
+    """Return the (height, width) to which an image is decoded if that may be reduced for `shape`."""
+    with _opened(source, where) as image:
+        _reduce(image, shape)
+        return image.height, image.width
+
+
+def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False, reduce: bool = False) -> NDArray[np.uint8]:
+    """Return (len(cells), *shape) pixels. Images of another size are resized (bilinear) or rejected.
+
+    `reduce`: images beyond `LARGE` are reduced while they are decoded, which takes less time, and changes pixels a bit.
+    """
     # A simple loop: for images this small threads are slower, as most of the time is spent in Python.
     block = np.empty((len(cells), *shape), dtype=np.uint8)
     for place, (source, where) in enumerate(cells):
@@ -67,8 +81,18 @@ def decode(cells: Sequence[Cell], shape: Shape, *, resize: bool = False) -> NDAr
             if not resize and (image.height, image.width) != shape[1:]:
                 here = _sides((image.height, image.width))
                 raise DataError(f"{where} is {here} pixels, but the images of this set are {_sides(shape[1:])}.")
-            block[place] = _pixels(image, shape)
+            is_reduced = reduce and _reduce(image, shape)
+            block[place] = _pixels(image, shape, GAP if is_reduced else None)
     return block
+
+
+def _reduce(image: "Image", shape: Shape) -> bool:
+    """Return whether an image is large. A JPEG is then decoded to a half, a quarter or an eighth, if that suffices."""
+    channels, height, width = shape
+    if image.width * image.height <= LARGE:
+        return False
+    image.draft("L" if channels == 1 else "RGB", (int(GAP * width), int(GAP * height)))
+    return True
 
 
 @contextmanager
@@ -76,7 +100,7 @@ def _opened(source: bytes | Path, where: str) -> Iterator["Image"]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings():
+        with _opening, warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             opened = Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS)
         with opened:
@@ -91,7 +115,7 @@ def _opened(source: bytes | Path, where: str) -> Iterator["Image"]:
         raise DataError(f"{where} is a damaged image: {reason(error)}.") from error
 
 
-def _pixels(image: "Image", shape: Shape) -> NDArray[np.uint8]:
+def _pixels(image: "Image", shape: Shape, gap: float | None = None) -> NDArray[np.uint8]:
     from PIL import Image
 
     channels, height, width = shape
@@ -101,7 +125,7 @@ def _pixels(image: "Image", shape: Shape) -> NDArray[np.uint8]:
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")
     if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
+        image = image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=gap)
     pixels = np.asarray(image)
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 

@@ -9,8 +9,10 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.types import Scope
 
+from evenkeel.service.http.admission import Door, Rates
 from evenkeel.service.http.auth import Guarded
 from evenkeel.service.http.guard import Guard
+from evenkeel.service.http.logs import access, route
 from evenkeel.service.http.monitoring import add_monitoring_routes, add_pages
 from evenkeel.service.http.prometheus import Metrics
 from evenkeel.service.http.responses import errors, handle_errors
@@ -32,8 +34,8 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         await asyncio.to_thread(service.close)
 
     def observe(scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")  # the route's template: few, whatever is requested
-        metrics.latency.labels(route, str(status)).observe(seconds)
+        metrics.observe(route(scope), status, seconds)
+        access(scope, status, seconds)
 
     app = FastAPIOffline(
         title="Evenkeel",
@@ -41,12 +43,17 @@ def make_app(service: Service, keyring: Keyring) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redoc_url=None,
-        responses=errors(400, 401, 403, 408, 413, 415, 422, 503),
+        responses=errors(400, 401, 403, 408, 413, 415, 422, 429, 503),
     )
     app.state.keyring, app.state.most_examples = keyring, limits.examples
+    app.state.door, app.state.rates = Door(service), Rates(limits.rate)
     app.router.route_class = Guarded
     app.add_middleware(
-        Guard, body=limits.body, seconds=limits.seconds, is_open=lambda: keyring.access == "open", seen=observe
+        Guard,
+        body=limits.body,
+        seconds=limits.seconds,
+        is_open=lambda: keyring.access == "open",
+        seen=observe,
     )
     handle_errors(app)
     add_client_routes(app, service)

@@ -4,18 +4,16 @@ import asyncio
 import ipaddress
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from math import inf
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADERS = 64 * 1024  # bytes, at most
-SHORT = 64 * 1024  # bytes of an unread body that are still read, so that the connection can be used again
+SHORT = 256 * 1024  # bytes of an unread body that are still received, so that the connection can be used again
 
 
 class Guard:
@@ -61,7 +59,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if unread > SHORT:  # rather than read on for nothing
+                # Rather than receive much for nothing. A client that waits for 100 may never send its body.
+                if unread > (0 if b"expect" in headers else SHORT):
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 
@@ -115,55 +114,10 @@ def _name(host: str) -> str:
         return ""
 
 
+@lru_cache(1_000)
 def is_loopback(host: str) -> bool:
     """Check whether only this machine can reach the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-class PatientProtocol(HttpToolsProtocol):
-    """Uvicorn's HTTP protocol with limits on the time and size of headers, neither of which it limits itself."""
-
-    seconds = 30.0
-    _unread: int | None = 0  # bytes of incomplete headers; None when no headers are being received
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._await_headers()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._unread is not None:
-            self._unread += len(data)
-            if self._unread > HEADERS:
-                self.transport.close()
-
-    def on_message_begin(self) -> None:
-        self._await_headers()
-        super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._unread is not None:  # otherwise it is a trailer, of which there may be any number
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        self._unread = None
-        self._cancel_timer()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_timer()
-        super().connection_lost(exc)
-
-    def _await_headers(self) -> None:
-        self._cancel_timer()
-        self._unread = 0
-        self._timer = self.loop.call_later(self.seconds, self.transport.close)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

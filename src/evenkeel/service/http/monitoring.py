@@ -23,14 +23,17 @@ def add_monitoring_routes(app: FastAPI, service: Service, metrics: Metrics) -> N
     """Add the routes of the status, for any key, and of health, for everyone."""
     any_key = [needs()]
 
+    async def journal_counts() -> dict[str, int]:
+        """Return the counts of the journal; none if it cannot be read."""
+        try:
+            return await done(service.counts())
+        except JournalError:
+            return {}
+
     @app.get("/v1/status", dependencies=any_key, summary="Status")
     async def tell_status() -> dict[str, Any]:
         """Report what was accepted and learned, how accurate the predictions are, and what is waiting."""
-        try:
-            counts = await done(service.counts())
-        except JournalError:
-            counts = {}
-        return status(service, counts)
+        return status(service, await journal_counts())
 
     @app.get("/v1/history", dependencies=any_key)
     async def history() -> dict[str, Any]:
@@ -40,6 +43,7 @@ def add_monitoring_routes(app: FastAPI, service: Service, metrics: Metrics) -> N
     @app.get("/metrics", dependencies=any_key, response_class=Response, summary="Metrics")
     async def tell_metrics() -> Response:
         """Report metrics for Prometheus."""
+        metrics.counts = await journal_counts()
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/healthz", dependencies=[OPEN])

@@ -1,23 +1,35 @@
 """The metrics of a service, for Prometheus."""
 
+import platform
+import time
 from collections.abc import Iterator
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from evenkeel.service.service import Service
 from evenkeel.service.store.counters import percent_right
 from evenkeel.service.store.queries import RECENT
 
+BUILD = {"version": version("evenkeel"), "torch": version("torch"), "python": platform.python_version()}
+COUNTED = {
+    "accepted": "Examples accepted",
+    "withdrawn": "Examples forgotten or dropped before they were learned",
+}
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Metrics(Collector):
-    """The metrics of a service. Latencies are recorded as they occur; all else is read when Prometheus scrapes."""
+    """The metrics of a service. Latencies are recorded as they occur; all else is read when Prometheus scrapes.
+
+    `counts` are those of the journal, which must be read before.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self.counts: dict[str, int] = {}
         self.registry = CollectorRegistry()
         self.registry.register(self)
         self.latency = Histogram(
@@ -27,6 +39,20 @@ class Metrics(Collector):
             buckets=BUCKETS,
             registry=self.registry,
         )
+        ProcessCollector(registry=self.registry)  # of the service: resident memory, CPU, files
+        ProcessCollector("evenkeel_learner", pid=self._learner, registry=self.registry)
+        self._by_route: dict[tuple[str, int], Histogram] = {}
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """Record how long a request took."""
+        series = self._by_route.get((route, status))
+        if series is None:
+            series = self._by_route[route, status] = self.latency.labels(route, str(status))
+        series.observe(seconds)
+
+    def _learner(self) -> int:
+        """Return the id of the learner's process; one that does not exist if it has none of its own."""
+        return (self._service.supervisor and self._service.supervisor.process) or -1
 
     def collect(self) -> Iterator[Metric]:
         service, supervisor = self._service, self._service.supervisor
@@ -35,9 +61,17 @@ class Metrics(Collector):
         yield _gauge("memory_samples", "Samples in memory", sum(service.published.stored.values()))
         yield _gauge("memory_bytes", "Size of the memory in bytes", service.published.bytes)
         yield _gauge("learning", "1 while examples can be accepted and learned, else 0", float(service.problem is None))
+        yield InfoMetricFamily("evenkeel_build", "Versions of the program", value=BUILD)
+        for name, description in COUNTED.items():
+            if name in self.counts:
+                yield _counter(name, description, self.counts[name])
         if supervisor is None:
             return
         report = supervisor.report
+        age = time.monotonic() - supervisor.saved_at
+        yield _gauge("recovering", "1 while examples are replayed after a start, else 0", float(report.recovering))
+        yield _gauge("checkpoint_version", "Number of the last batch in the newest checkpoint", report.saved)
+        yield _gauge("checkpoint_age_seconds", "Seconds since the newest checkpoint, or the start", age)
         yield _gauge("queue", "Examples accepted but not learned yet", supervisor.waiting)
         yield _gauge("queue_limit", "Maximum number of waiting examples", service.config.limits.queue)
         yield _gauge("learned_per_second", "Examples learned per second, over the last ten seconds", supervisor.rate)

@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 
 from evenkeel.errors import CheckpointError, DivergenceError, EvenkeelError, NothingLearnedError
 from evenkeel.service.examples import FullError
+from evenkeel.service.http.admission import RateError
+from evenkeel.service.http.logs import failure
 from evenkeel.service.http.schemas import Problem
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.queries import ConflictError, UnknownError
@@ -24,6 +26,7 @@ HTTP_STATUS: list[tuple[type[EvenkeelError], int]] = [  # the first match counts
     (ConflictError, 409),
     (NothingLearnedError, 409),
     (FullError, 429),
+    (RateError, 429),
     (JournalError, 503),
     (DivergenceError, 503),
     (CheckpointError, 503),
@@ -49,9 +52,11 @@ def handle_errors(app: FastAPI) -> None:
     """Make the app answer errors with a status and a message in JSON."""
 
     @app.exception_handler(EvenkeelError)
-    async def ours(_: Request, error: EvenkeelError) -> Response:
+    async def ours(request: Request, error: EvenkeelError) -> Response:
         code = next(code for kind, code in HTTP_STATUS if isinstance(error, kind))
-        headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError) else None
+        headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError | RateError) else None
+        if code >= 500:
+            failure(str(error), request.scope)
         return JSONResponse({"error": str(error)}, code, headers)
 
     @app.exception_handler(HTTPException)

@@ -10,7 +10,8 @@ import torch
 from fastapi import FastAPI, Request, Response
 
 from evenkeel.service.examples import Accepted
-from evenkeel.service.http.auth import needs
+from evenkeel.service.http.auth import TEACHES, needs
+from evenkeel.service.http.logs import hash_of, note
 from evenkeel.service.http.requests import Question, Reader
 from evenkeel.service.http.responses import as_json, done, errors
 from evenkeel.service.http.schemas import (
@@ -39,21 +40,25 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
     reader = Reader(service.config)
     threads = service.config.threads or torch.get_num_threads()
     predictors = ThreadPoolExecutor(2, "predictor", initializer=torch.set_num_threads, initargs=(threads,))
-    teaching: dict[str, Any] = {"dependencies": [needs("learn")], "status_code": 202, "response_model": LearnAnswer}
+    teaching: dict[str, Any] = {
+        "dependencies": [needs("learn"), TEACHES],
+        "status_code": 202,
+        "response_model": LearnAnswer,
+    }
     predicting: dict[str, Any] = {"dependencies": [needs("predict")], "response_model": PredictAnswer}
 
-    @app.post("/v1/learn", **teaching, responses=errors(409, 429), openapi_extra=reader.described("learn"))
+    @app.post("/v1/learn", **teaching, responses=errors(409), openapi_extra=reader.described("learn"))
     async def learn(request: Request) -> Response:
         """Teach labelled examples, one or many. The response comes when they are durable."""
         accepted = await done(service.learn(await reader.examples(request)))
-        return acknowledgement(accepted)
+        return acknowledgement(request, accepted)
 
-    @app.post("/v1/label", **teaching, responses=errors(404, 409, 429))
-    async def label(truths: TruthOrTruths) -> Response:
+    @app.post("/v1/label", **teaching, responses=errors(404, 409))
+    async def label(request: Request, truths: TruthOrTruths) -> Response:
         """Submit the true labels of earlier predictions. They are taught, and count towards the accuracy."""
         listed = truths.labels if isinstance(truths, Truths) else [truths]
         accepted = await done(service.tell([(each.id, each.label) for each in listed]))
-        return acknowledgement(accepted)
+        return acknowledgement(request, accepted)
 
     @app.post("/v1/predict", **predicting, responses=errors(409), openapi_extra=reader.described("predict"))
     async def predict(request: Request) -> Response:
@@ -72,8 +77,9 @@ def add_client_routes(app: FastAPI, service: Service) -> None:
         predictions = [{"id": id, **each.as_dict()} for id, each in zip(ids, predicted, strict=True)]
         return {"version": version, "predictions": predictions}
 
-    def acknowledgement(accepted: Sequence[Accepted]) -> Response:
+    def acknowledgement(request: Request, accepted: Sequence[Accepted]) -> Response:
         new = sum(each.new for each in accepted)
+        note(request.scope, examples=new, repeated=len(accepted) - new)
         counts = {"accepted": new, "repeated": len(accepted) - new, "waiting": service.waiting}
         return as_json({**counts, "ids": [each.id for each in accepted]}, 202)
 
@@ -83,15 +89,17 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
     admin = [needs("admin")]
 
     @app.delete("/v1/examples/{id}", dependencies=admin, response_model=Forgotten, responses=errors(404))
-    async def forget(id: str) -> Any:
+    async def forget(request: Request, id: str) -> Any:
         """Remove an example from journal and memory. What the weights learned from it remains."""
+        note(request.scope, ids=[hash_of(id)])
         return await done(service.forget(id))
 
     @app.post("/v1/forget", dependencies=admin, response_model=ForgetAnswer)
-    async def forget_many(ids: Ids) -> Any:
+    async def forget_many(request: Request, ids: Ids) -> Any:
         """Remove many examples in one pass; learning continues meanwhile. Safe to repeat: the answer is the same."""
         answers = await done(service.forget_all(ids.ids))
         forgotten = {id: answer for id, answer in answers.items() if answer is not None}
+        note(request.scope, ids=[hash_of(id) for id in forgotten])
         return {"forgotten": forgotten, "unknown": [id for id in answers if id not in forgotten]}
 
     @app.get("/v1/set-aside", dependencies=admin, response_model=list[SetAside])
@@ -100,9 +108,11 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
         return await done(service.list_aside())
 
     @app.post("/v1/set-aside/{command}", dependencies=admin, response_model=SettledAnswer, responses=errors(404))
-    async def settle_aside(command: Literal["retry", "drop"], batch: Batch | None = None) -> Any:
+    async def settle_aside(request: Request, command: Literal["retry", "drop"], batch: Batch | None = None) -> Any:
         """Learn examples that were set aside after all, or drop them: those of one batch, or all."""
-        return {"examples": await done(service.settle_aside(command, batch))}
+        settled = await done(service.settle_aside(command, batch))
+        note(request.scope, command=command, batch=batch, examples=settled)
+        return {"examples": settled}
 
     @app.get("/v1/versions", dependencies=admin, response_model=VersionsAnswer)
     async def versions() -> Any:
@@ -110,11 +120,15 @@ def add_admin_routes(app: FastAPI, service: Service) -> None:
         return {"current": service.published.version, "versions": await done(service.list_versions())}
 
     @app.post("/v1/checkpoint", dependencies=admin, response_model=Version)
-    async def checkpoint(note: Note | None = None) -> Any:
+    async def checkpoint(request: Request, body: Note | None = None) -> Any:
         """Save a version now; it is kept longer than automatic ones."""
-        return await done(service.save(note.note if note else ""))
+        version = await done(service.save(body.note if body else ""))
+        note(request.scope, version=version.number)
+        return version
 
     @app.post("/v1/versions/{number:int}/rollback", dependencies=admin, response_model=Version, responses=errors(404))
-    async def rollback(number: int) -> Any:
+    async def rollback(request: Request, number: int) -> Any:
         """Resume from an earlier version; what was learned since is lost."""
-        return await done(service.rollback(number))
+        version = await done(service.rollback(number))
+        note(request.scope, back_to=number, version=version.number)
+        return version

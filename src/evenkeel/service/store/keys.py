@@ -130,7 +130,7 @@ def add_key(path: Path, name: str, scopes: Collection[str], expires: datetime | 
         one_of("scope", scope, SCOPES)
     secret = f"ek_{secrets.token_urlsafe(32)}"
     made = datetime.now(UTC).isoformat(timespec="seconds")
-    until = expires and expires.astimezone(UTC).isoformat(timespec="seconds")
+    until = None if expires is None else expires.astimezone(UTC).isoformat(timespec="seconds")
     _write(path, [*keys, Key(name, sorted(set(scopes), key=SCOPES.index), _digest(secret), made, until)])
     return secret
 
