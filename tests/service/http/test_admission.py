@@ -154,7 +154,7 @@ def test_a_slow_rate_says_when_to_come_back() -> None:
 
 
 def test_a_key_beyond_its_rate_gets_429(opened: Open) -> None:
-    service = opened("limits.rate=2", start=False)
+    service = opened("limits.rate=0.001", start=False)
     path = service.model_folder.keys
     keys = [add_key(path, name, ["admin"]) for name in ("one", "other")]
     http = TestClient(make_app(service, Keyring(path, open_without=True)), "http://127.0.0.1")
@@ -162,7 +162,7 @@ def test_a_key_beyond_its_rate_gets_429(opened: Open) -> None:
     def status(key: str) -> int:
         return http.get("/v1/history", headers={"Authorization": f"Bearer {key}"}).status_code
 
-    assert 429 in [status(keys[0]) for _ in range(50)]
+    assert [status(keys[0]) for _ in range(3)] == [200, 429, 429]
     assert status(keys[1]) == 200
     assert http.get("/healthz").status_code == 200
 

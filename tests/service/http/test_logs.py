@@ -101,8 +101,6 @@ def test_each_change_is_logged_with_the_key_that_made_it(served: Logged) -> None
         "back_to": saved["version"],
         "version": back["version"],
     }
-    dropped = audited(served, "POST", "/v1/set-aside/drop")
-    assert dropped == {"action": "POST /v1/set-aside/{command}", "command": "drop", "batch": None, "examples": 0}
 
 
 def test_reading_and_refused_requests_are_not_changes(served: Logged) -> None:
