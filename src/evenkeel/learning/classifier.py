@@ -20,6 +20,8 @@ from evenkeel.learning.nets import PREDICT_BATCH, Net
 from evenkeel.learning.torch_utils import are_finite, evaluating
 from evenkeel.learning.types import PredictWith
 
+NOTHING = "Nothing has been learned yet, so there is no label to predict."
+
 
 class Classifier:
     """Predictions of the plain network by the method's rule, without the adaptor. Predicting changes nothing."""
@@ -54,11 +56,20 @@ class Classifier:
         batch = self.inputs.check(x)
         if self.inputs.shape is None and len(batch):
             self.inputs.fits(batch, self.classify)
-        return torch.cat([self.classify(self.inputs.to_network(part)) for part in batch.split(PREDICT_BATCH)])
+        return self._scores(batch)
 
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """Return (n, classes) probabilities, in the order of `classes`."""
         return self._labelled(x).double().softmax(dim=1).cpu().numpy()
+
+    def predict_checked(self, batch: Tensor) -> NDArray[np.float64]:
+        """Return the probabilities of samples known to be finite, and of the learner's shape and dtype.
+
+        A net may write into `batch`.
+        """
+        if not self.labels.names:
+            raise NothingLearnedError(NOTHING)
+        return self._known(self._scores(batch)).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, x: object) -> NDArray[Any]:
         """Return the most likely label of each sample, among the known labels."""
@@ -91,8 +102,17 @@ class Classifier:
 
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:
-            raise NothingLearnedError("Nothing has been learned yet, so there is no label to predict.")
-        scores = self.logits(x)[:, : len(self.labels.names)]
-        if not are_finite(scores):
+            raise NothingLearnedError(NOTHING)
+        return self._known(self.logits(x))
+
+    def _known(self, scores: Tensor) -> Tensor:
+        """Return the scores of known labels; raise DivergenceError if one is not finite."""
+        known = scores[:, : len(self.labels.names)]
+        if not are_finite(known):
             raise DivergenceError("The network's scores are NaN or infinite, so nothing can be predicted.")
-        return scores
+        return known
+
+    def _scores(self, batch: Tensor) -> Tensor:
+        if 0 < len(batch) <= PREDICT_BATCH:
+            return self.classify(self.inputs.to_network(batch))
+        return torch.cat([self.classify(self.inputs.to_network(part)) for part in batch.split(PREDICT_BATCH)])

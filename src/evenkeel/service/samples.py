@@ -126,8 +126,8 @@ def from_base64(text: str, where: str = "The image") -> bytes:
 
 
 def unpack(samples: Sequence[bytes], input: Input) -> Sample:
-    """Return samples from the journal as one array of shape (n, *sample)."""
-    joined, shape = b"".join(samples), (len(samples), *input.sample)
+    """Return samples from the journal as one array of shape (n, *sample), which may be written to."""
+    joined, shape = bytearray().join(samples), (len(samples), *input.sample)
     if input.size is None:
         return np.frombuffer(joined, dtype=np.float32).reshape(shape)
     return np.frombuffer(joined, dtype=np.uint8).reshape(shape)

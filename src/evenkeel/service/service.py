@@ -176,7 +176,8 @@ class Service:
         published = self.published
         begun = time.perf_counter()
         try:
-            probabilities = published.classifier.predict_proba(unpack(samples, self.config.input))
+            batch = torch.from_numpy(unpack(samples, self.config.input))
+            probabilities = published.classifier.predict_checked(batch)
         except DivergenceError:  # not because of the weights: the learner keeps them finite
             raise InputError(
                 "The prediction for one of these samples is not finite; their numbers are too large."

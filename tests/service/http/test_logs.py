@@ -2,7 +2,6 @@
 
 import json
 import logging
-import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -201,21 +200,16 @@ def test_an_exception_is_logged_without_its_message(capsys: pytest.CaptureFixtur
     assert SECRET not in json.dumps(line)
 
 
-@pytest.mark.usefixtures("loggers")
-def test_lines_that_nobody_reads_are_counted_and_hold_nothing_up() -> None:
-
-    lines: queue.Queue[Any] = queue.Queue(2)
-    handler = logs._Handler(lines)
-    handler.setFormatter(logs._AsJson())
-    ACCESS.handlers, ACCESS.propagate = [handler], False
-    ACCESS.setLevel(logging.INFO)
+def test_lines_that_nobody_reads_are_counted_and_hold_nothing_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "WAITING", 2)
+    handler = logs._Lines()
     for at in range(5):
-        ACCESS.info({"at": at})
-    kept = [json.loads(lines.get().msg) for _ in range(2)]
-    ACCESS.info({"at": 5})
-    after = json.loads(lines.get().msg)
-    assert [line["at"] for line in (*kept, after)] == [0, 1, 5]
-    assert after["lost"] == 3
+        handler.emit(logging.makeLogRecord({"name": "evenkeel.access", "msg": {"at": at}}))
+    handler.write()
+    handler.write()
+    assert [line.get("at", line.get("lost")) for line in written(capsys)] == [0, 1, 3]
 
 
 # Metrics

@@ -7,13 +7,13 @@ and hashes of ids.
 import hashlib
 import json
 import logging
-import queue
 import sys
+import threading
 import traceback
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ Logged = Literal["access", "audit", "error"]
 ACCESS, AUDIT, ERRORS = (logging.getLogger(f"evenkeel.{kind}") for kind in ("access", "audit", "error"))
 FOREIGN = ("uvicorn.error", "asyncio")  # loggers of libraries, whose warnings and errors are logged as errors
 WAITING = 10_000  # lines, at most: if stderr is not read, later ones are counted, and the service continues
+PAUSE, LAST = 0.2, 5.0  # seconds between writes, and for the last one
 LONG = 300  # characters of a library's message
 
 
@@ -67,40 +68,55 @@ def _who(scope: Scope) -> dict[str, Any]:
 @contextmanager
 def logging_to_stderr(level: Logged) -> Iterator[None]:
     """Write lines until the block ends: everything, changes and errors, or only errors."""
-    lines: queue.Queue[Any] = queue.Queue(WAITING)
-    handler = _Handler(lines)
-    handler.setFormatter(_AsJson())
-    listener = QueueListener(lines, logging.StreamHandler(sys.stderr))
+    handler = _Lines()
     for logger in (ACCESS, AUDIT, ERRORS, *map(logging.getLogger, FOREIGN)):
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
     ACCESS.setLevel(logging.INFO if level == "access" else logging.CRITICAL)
     AUDIT.setLevel(logging.INFO if level != "error" else logging.CRITICAL)
-    listener.start()
+    writer = threading.Thread(target=handler.write_all, name="log", daemon=True)
+    writer.start()
     try:
         yield
     finally:
-        listener.stop()
+        handler.ended.set()
+        writer.join(LAST)
 
 
-class _Handler(QueueHandler):
-    """Passes lines to the thread that writes them, and never waits for it."""
+class _Lines(logging.Handler):
+    """Collects lines for a thread that writes them now and then: waking it for each would cost more than the line."""
 
-    def __init__(self, lines: "queue.Queue[Any]") -> None:
-        super().__init__(lines)
-        self.lines, self.lost = lines, 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(_AsJson())
+        self.ended = threading.Event()
+        self._lines: deque[str] = deque()
+        self._lost = 0
 
-    def enqueue(self, record: logging.LogRecord) -> None:
-        try:
-            self.lines.put_nowait(record)
-        except queue.Full:
-            self.lost += 1
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self._lines) < WAITING:
+            self._lines.append(self.format(record))
+        else:
+            self._lost += 1
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        if self.lost and isinstance(record.msg, dict) and not self.lines.full():
-            record.msg["lost"], self.lost = self.lost, 0  # lines before this one
-        prepared: logging.LogRecord = super().prepare(record)
-        return prepared
+    def write_all(self) -> None:
+        """Write what was collected, until nothing more comes."""
+        while not self.ended.wait(PAUSE):
+            self.write()
+        self.write()
+
+    def write(self) -> None:
+        """Write what was collected so far, and how many lines were lost."""
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        lost, self._lost = self._lost, 0
+        if lost:
+            lines.append(
+                json.dumps({"kind": "error", "error": "Lines were lost: they could not be written.", "lost": lost})
+            )
+        if lines:
+            with suppress(OSError, ValueError):  # nobody reads stderr any more
+                sys.stderr.write("\n".join(lines) + "\n")
+                sys.stderr.flush()
 
 
 class _AsJson(logging.Formatter):

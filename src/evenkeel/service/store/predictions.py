@@ -83,7 +83,8 @@ class Predictions:
             db.execute(
                 "DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most.count,)
             )
-            db.execute("DELETE FROM predictions WHERE time < ?", (now - self.most.seconds,))
+            if self.most.seconds < math.inf:
+                db.execute("DELETE FROM predictions WHERE time < ?", (now - self.most.seconds,))
             self._bytes += sum(len(each.x) for each in predictions)
             if self._bytes > self.most.bytes:
                 self._drop_to_size(db)
