@@ -222,3 +222,19 @@ def test_labels_passed_must_be_as_many_as_before() -> None:
 def test_labels_passed_must_differ() -> None:
     with pytest.raises(CheckpointError):
         round_trip(LabelMap([b"cat", b"dog"]), given_=[b"cat", b"cat"])
+
+
+def test_names_are_looked_up_in_the_labels_of_now() -> None:
+    """Also of other types than before, and after some were dropped: the array of all is made only when they change."""
+    labels = LabelMap()
+    labels.add([7, 8])
+    assert labels.named(torch.tensor([1, 0])).tolist() == [8, 7]
+    assert labels.named(torch.tensor([1])) is not labels.named(torch.tensor([1]))
+    labels.add(["x"])
+    assert labels.named(torch.tensor([2, 0])).tolist() == ["x", 7]
+    labels.drop(["x"])
+    labels.add([9])
+    assert labels.named(torch.tensor([2, 0])).tolist() == [9, 7]
+    assert labels.named(torch.tensor([2])).dtype.kind == "i"
+    assert labels._table is not None
+    assert labels.copy().named(torch.tensor([2])).tolist() == [9]

@@ -371,3 +371,18 @@ def test_a_numpy_integer_is_a_capacity_too() -> None:
 def test_an_unknown_policy_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(SettingsError, match="Did you mean 'balanced'"):
         Memory(3, policy="ballanced")
+
+
+def test_most_growths_copy_no_stored_logits() -> None:
+    memory = Memory(6)
+    memory.insert({"y": torch.arange(4), "logits": torch.randn(4, 3)}, torch.Generator().manual_seed(0))
+    places, before = set(), memory.column("logits").clone()
+    for width in range(4, 400):
+        memory.widen("logits", width)
+        places.add(memory.column("logits").data_ptr())
+        assert memory.column("logits").shape == (4, width)
+    assert len(places) < 20
+    assert torch.equal(memory.column("logits")[:, :3], before)
+    assert (memory.column("logits")[:, 3:] == before.min(dim=1, keepdim=True).values).all()
+    assert memory.nbytes == sum(column.numel() * column.element_size() for column in memory._columns.values())
+    assert memory.state_dict()["columns"]["logits"].untyped_storage().nbytes() == 4 * 399 * 4

@@ -53,6 +53,7 @@ class LabelMap:
         except InputError as error:
             raise SettingsError(str(error)) from None
         self._output = {name: output for output, name in enumerate(self.names)}
+        self._table: np.ndarray[Any, np.dtype[Any]] | None = None  # the names as an array, once it was needed
         if len(self._output) < len(self.names):
             raise SettingsError("classes lists a label twice; each label has one output.")
 
@@ -74,11 +75,13 @@ class LabelMap:
         for label in new:
             self._output[label] = len(self.names)
             self.names.append(label)
+            self._table = None
 
     def drop(self, new: Sequence[Hashable]) -> None:
         """Remove the labels that were added last."""
         for label in new:
             del self._output[label]
+            self._table = None
         del self.names[len(self.names) - len(new) :]
 
     def outputs(self, labels: Sequence[Hashable]) -> Tensor:
@@ -87,6 +90,12 @@ class LabelMap:
 
     def named(self, outputs: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
         """Return the labels at `outputs`: an array of integers or strings if all labels are such, else of objects."""
+        if self._table is None:
+            self._table = self._as_array()
+        named: np.ndarray[Any, np.dtype[Any]] = self._table[outputs.cpu().numpy()]
+        return named
+
+    def _as_array(self) -> "np.ndarray[Any, np.dtype[Any]]":
         table: np.ndarray[Any, np.dtype[Any]]
         if all(type(name) is int and abs(name) < 2**63 for name in self.names):
             table = np.fromiter(cast(list[int], self.names), dtype=np.int64)
@@ -94,8 +103,7 @@ class LabelMap:
             table = np.array(self.names, dtype=np.str_)
         else:
             table = np.fromiter(self.names, dtype=object)
-        named: np.ndarray[Any, np.dtype[Any]] = table[outputs.cpu().numpy()]
-        return named
+        return table
 
     def copy(self) -> "LabelMap":
         """Return an independent copy; the labels themselves are the same objects."""

@@ -138,12 +138,24 @@ class Memory:
         if name not in self._columns:
             return
         old = self._columns[name]
-        new = old.new_zeros(self.slots, width)
-        new[: self._filled, : old.shape[1]] = old[: self._filled]
+        new = self._wider(old, width)
         new[: self._filled, old.shape[1] :] = old[: self._filled].min(dim=1, keepdim=True).values
         self._columns[name] = new
         if self.budget is not None:
             self._shrink(max(1, self.budget // (self.nbytes // self.slots)))
+
+    def _wider(self, old: Tensor, width: int) -> Tensor:
+        """Return a column with longer rows, in the same place if there is room for them between those of the old one.
+
+        There is none in a memory of so many bytes; else rows are made longer by half at a time.
+        """
+        room = old.stride(0) if self.slots > 1 else old.shape[1]
+        if width <= room:
+            return old.as_strided((self.slots, width), (room, 1))
+        room = width if self.budget is not None else max(width, old.shape[1] + old.shape[1] // 2)
+        new = old.new_zeros(self.slots, room)[:, :width]
+        new[: self._filled, : old.shape[1]] = old[: self._filled]
+        return new
 
     def state_dict(self) -> dict[str, Any]:
         columns = {name: self.column(name).clone() for name in self._columns}

@@ -30,6 +30,18 @@ def copied(state: Any) -> Any:
     return state.clone() if isinstance(state, Tensor) else copy.deepcopy(state)
 
 
+@torch.no_grad()
+def with_rows(tensor: Tensor, rows: int) -> Tensor:
+    """Return a tensor with more rows, of zeros. Most calls copy nothing: the storage grows by half at a time."""
+    size = (rows, *tensor.shape[1:])
+    room = tensor.untyped_storage().nbytes() // tensor.element_size() // max(1, tensor[:1].numel())
+    if rows <= room and tensor.is_contiguous() and not tensor.storage_offset():
+        return tensor.detach().as_strided(size, tensor.stride())  # what was never used is still zero
+    wider = tensor.new_zeros(max(rows, len(tensor) + len(tensor) // 2), *tensor.shape[1:])
+    wider[: len(tensor)] = tensor
+    return wider[:rows]
+
+
 def version(module: nn.Module) -> tuple[int, ...]:
     """Return a value that differs after every in-place change of a parameter or buffer."""
     tensors = chain(module.parameters(), module.buffers())

@@ -218,6 +218,27 @@ def test_wrong_settings_raise_a_sentence(fault: str) -> None:
         ek.CBA(**given)
 
 
+def test_most_growths_copy_no_row_of_the_adaptors_output_layer() -> None:
+    """The storage grows by half at a time, so a class costs the same however many there are; its room is not saved."""
+    adaptor = ek.CBA(hidden=(8,), every=1)
+    learn_all(learner(ek.ER(), adaptor), images())
+    moves = -1, 0
+    for outputs in range(5, 500):
+        adaptor.grow(outputs)
+        last = adaptor.g[-1]
+        assert isinstance(last, torch.nn.Linear)
+        average = adaptor.optimizer.state[last.weight]["exp_avg"]
+        assert last.weight.is_contiguous()
+        assert last.weight.shape == average.shape == (outputs, 8)
+        assert not last.weight[4:].any()
+        assert not average[4:].any()
+        assert average[:4].any()
+        if last.weight.data_ptr() != moves[0]:
+            moves = last.weight.data_ptr(), moves[1] + 1
+    assert moves[1] < 20
+    assert adaptor.state_dict()["g"]["2.weight"].untyped_storage().nbytes() == 499 * 8 * 4
+
+
 def test_growth_keeps_what_the_adaptor_learned() -> None:
     """With no mass on the new class, g of the old classes is unchanged."""
     adaptor = ek.CBA(hidden=(8,), every=1, lr=1e-2)

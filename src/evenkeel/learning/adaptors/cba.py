@@ -5,7 +5,7 @@ newest classes and f need not. omega is trained for the performance of f without
 corrected loss, then a step of omega down the plain loss of the moved head on memory. Prediction never uses g.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -30,6 +30,7 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import derive, global_seed
+from evenkeel.learning.torch_utils import copied, with_rows
 from evenkeel.learning.types import View
 
 STARTS = ("old-classes", "second-task", "first")
@@ -189,35 +190,42 @@ class CBA(Adaptor):
 
     @torch.no_grad()
     def grow(self, outputs: int) -> None:
-        """Widen g to `outputs`. Old weights stay; new inputs and outputs start at zero, in Adam's averages too."""
-        extra = outputs - self._outputs
+        """Widen g to `outputs`. Old weights stay; new inputs and outputs start at zero, in Adam's averages too.
+
+        Only the input layer is copied each time: with room to spare, its rows would not be adjacent, and a product with
+        such a matrix may round differently.
+        """
+        columns = partial(nn.functional.pad, pad=(0, outputs - self._outputs))
+        rows = partial(with_rows, rows=outputs)
         self._outputs = outputs
         first, last = self.g[0], self.g[-1]
         assert isinstance(first, nn.Linear)
         assert isinstance(last, nn.Linear)
         first.in_features = last.out_features = outputs
-        first.weight = self._widened(first.weight, (0, extra))
-        last.weight = self._widened(last.weight, (0, 0, 0, extra))
-        last.bias = self._widened(last.bias, (0, extra))
+        first.weight = self._widened(first.weight, columns)
+        last.weight = self._widened(last.weight, rows)
+        last.bias = self._widened(last.bias, rows)
         if self._prior is not None:
             self._prior.grow(outputs)
 
-    def _widened(self, weight: Tensor, padding: tuple[int, ...]) -> nn.Parameter:
+    def _widened(self, weight: Tensor, widen: Callable[[Tensor], Tensor]) -> nn.Parameter:
         """Return a wider parameter that replaces `weight` in Adam, which keeps its averages."""
-        new = nn.Parameter(nn.functional.pad(weight, padding))
+        new = nn.Parameter(widen(weight))
         averages = self.optimizer.state.pop(weight, {})
         self.optimizer.state[new] = {
-            name: nn.functional.pad(value, padding) if value.shape == weight.shape else value
-            for name, value in averages.items()
+            name: widen(value) if value.shape == weight.shape else value for name, value in averages.items()
         }
         (group,) = self.optimizer.param_groups
         group["params"] = [new if each is weight else each for each in group["params"]]
         return new
 
     def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the state, without the room to spare that a tensor may have."""
         counts = {"updates": self._updates, "boundaries": self._boundaries}
         prior = {} if self._prior is None else {"prior": self._prior.state_dict()}
-        return {"g": self.g.state_dict(), "optimizer": self.optimizer.state_dict(), **counts, **prior}
+        state = {"g": dict(self.g.state_dict()), "optimizer": self.optimizer.state_dict(), **counts, **prior}
+        copy: dict[str, Any] = copied(state)
+        return copy
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.g.load_state_dict(state["g"])
@@ -229,4 +237,4 @@ class CBA(Adaptor):
 
     def backup(self) -> Mapping[str, Any] | None:
         """Return a copy of the state, or None at updates that can have no outer step: there omega stays as it is."""
-        return None if self._prior is None and self._updates % self.every else super().backup()
+        return None if self._prior is None and self._updates % self.every else self.state_dict()
