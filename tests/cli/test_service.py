@@ -97,7 +97,8 @@ def test_parquet_is_taught(kind: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "no such source": (["learn", "{model}", "nowhere"], "Cannot read samples from 'nowhere'. Give a folder"),
+    "no such source": (["learn", "{model}", "nowhere"], "There is no 'nowhere'. Give a folder"),
+    "no samples": (["learn", "{model}", __file__], "Cannot read samples from .*py'. Give a folder"),
     "no folder yet": (["learn", "{empty}", "nowhere"], "Give --config FILE"),
     "images for vectors": (["learn", "{model}", "{photos}"], "this service takes vectors of 4 numbers"),
     "no labels": (["learn", "{model}", "{photos}/dark"], "has no subfolders; it needs one for each class"),

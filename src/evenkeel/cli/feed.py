@@ -59,7 +59,8 @@ class Feed:
             yield self._image(path, path.read_bytes(), None)
         else:
             kinds = "a folder of images, a parquet file or a folder of them, a .jsonl file, or - for standard input"
-            raise DataError(f"Cannot read samples from {self.source!r}. Give {kinds}.")
+            problem = "Cannot read samples from" if path.exists() else "There is no"
+            raise DataError(f"{problem} {self.source!r}. Give {kinds}.")
 
     def _images(self, path: Path, labelled: bool) -> Iterator[Item]:
         """Yield the images `path/<class>/*` or `path/<part>/<class>/*`; without labels also `path/*`."""

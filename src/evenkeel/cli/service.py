@@ -43,7 +43,10 @@ Settings = Annotated[
 ]
 Source = Annotated[
     str,
-    typer.Argument(help="A folder of images by class, parquet files, a .jsonl file, or - for JSON lines from stdin."),
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder of images by class, parquet files, a .jsonl file, or - for JSON lines from stdin.",
+    ),
 ]
 SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file that holds the samples.")]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a parquet file that holds the labels.")]
