@@ -135,6 +135,17 @@ def test_fingers_get_buttons_that_are_large_enough(browser: "Browser", page: "Pa
     touched.context.close()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 780)])
+def test_sentence_gain_and_tilt_are_on_the_first_screen(
+    browser: "Browser", page: "Page", width: int, height: int
+) -> None:
+    opened = browser.new_context(viewport={"width": width, "height": height}).new_page()
+    opened.goto(page.url)
+    boxes = [opened.locator(f"article {part}").first.bounding_box() for part in (".finding", ".value", ".answer svg")]
+    assert all(box and box["y"] + box["height"] <= height for box in boxes)
+    opened.context.close()
+
+
 CROWDED = """() => [...document.querySelectorAll('.chart svg')].flatMap(svg => {
     const [left, top, width, height] = svg.getAttribute('viewBox').split(' ').map(Number);
     const toUnits = svg.getScreenCTM().inverse();
