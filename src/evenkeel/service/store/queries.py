@@ -120,7 +120,7 @@ def waiting(db: sqlite3.Connection) -> tuple[int, set[Hashable]]:
 
 
 def count_waiting(db: sqlite3.Connection, after: int) -> int:
-    """Return how many accepted examples are still to be learned after the batch with this number, by indexes only."""
+    """Return how many accepted examples are still to be learned after the batch with this number. Reads no sample."""
     (uncut,) = db.execute("SELECT count(*) FROM examples WHERE batch IS NULL").fetchone()
     (cut,) = db.execute("SELECT count(*) FROM examples WHERE x IS NOT NULL AND batch > ?", (after,)).fetchone()
     return int(uncut + cut)

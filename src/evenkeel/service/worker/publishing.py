@@ -13,6 +13,7 @@ from evenkeel.service.worker.pipe import Published, WorkerPipe, WorkerReport
 
 PUBLISH = 0.2  # seconds between snapshots, at least
 PUBLISHING = 0.1  # maximum share of the time spent on snapshots: a large network is published less often
+MEASURING = 0.02  # maximum share of the time spent on the recency bias, which takes longer with more classes
 MEASURE = 5.0  # seconds between points of the history, while learning
 
 
@@ -93,7 +94,7 @@ class Publisher:
             bias = memory_recency_bias(self._learning.learner, self._learning.counters.last_seen)
             self._report = replace(self._report, recency_bias=bias)
             now = time.monotonic()
-            self._measure_again = now + (now - begun) / PUBLISHING
+            self._measure_again = now + (now - begun) / MEASURING
 
     def _add_point(self) -> None:
         """Add a point to the history, of what is published."""
