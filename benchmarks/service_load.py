@@ -260,6 +260,7 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="Write service_load.json, or service_overload.json, next to this file."
     )
+    parser.add_argument("--set", action="append", default=[], help="A setting of the service: batches.size=128.")
     parser.add_argument("--overload", type=float, help="Then offer this many times as many, and compare.")
     parser.add_argument("--only-teach", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -267,6 +268,7 @@ def main() -> None:
         only_teach(arguments.only_teach, arguments.seconds, arguments.teach)
         return
     options = ["--one-process"] if arguments.one_process else []
+    options += [word for setting in arguments.set for word in ("--set", setting)]
     if arguments.overload:
         measured = measure_overload(arguments.seconds, arguments.teach, arguments.overload, options)
     else:

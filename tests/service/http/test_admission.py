@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(admission.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("evenkeel.service.http.admission.time.monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def in_turns(*sent: str) -> list[str]:
         turns = Turns(1)
         blocked = asyncio.create_task(turns.run("first", free.wait))
         await asyncio.sleep(0)
-        tasks = [asyncio.create_task(turns.run(key, lambda key=key: order.append(key))) for key in sent]
+        tasks = [asyncio.create_task(turns.run(key, partial(order.append, key))) for key in sent]
         await asyncio.sleep(0)
         free.set()
         await asyncio.gather(blocked, *tasks)
@@ -197,7 +198,7 @@ def test_work_that_was_given_up_does_not_hold_a_turn() -> None:
         turns, order, free = Turns(1), list[str](), threading.Event()
         blocked = asyncio.create_task(turns.run("a", free.wait))
         await asyncio.sleep(0)
-        gone, kept = (asyncio.create_task(turns.run("b", lambda name=name: order.append(name))) for name in "xy")
+        gone, kept = (asyncio.create_task(turns.run("b", partial(order.append, name))) for name in "xy")
         await asyncio.sleep(0)
         gone.cancel()
         free.set()

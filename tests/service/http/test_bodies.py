@@ -5,7 +5,7 @@ import io
 import json
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -249,7 +249,7 @@ def test_errors_of_large_bodies_name_the_right_item(config: ServiceConfig, monke
     assert "Vector 70 has" in _error_of([[1, 2, 3, 4]] * 70 + [[1, 2, 3, 1e7]])
 
 
-def _error_of(rows: list[list[float]]) -> str:
+def _error_of(rows: Sequence[Sequence[float]]) -> str:
     reader = Reader(load_service({"input": {"features": 4}}))
     with pytest.raises(InputError) as raised:
         reader._unpacked([type("Item", (), {"x": row}) for row in rows])

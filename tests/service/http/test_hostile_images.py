@@ -34,8 +34,7 @@ def test_vector_and_image_services_refuse_the_other_kind(vectors: Served, pictur
     refused(vectors.client.post("/v1/predict", json={"image": text(PNG)}), 422)
     refused(vectors.client.post("/v1/learn", files={"image": PNG}, data={"label": "a"}), 422)
     refused(vectors.client.post("/v1/predict", files={"image": PNG}), 422)
-    npy = {"content": b"", "headers": {"Content-Type": "application/x-npy"}}
-    refused(pictures.client.post("/v1/predict", **npy), 415)
+    refused(pictures.client.post("/v1/predict", headers={"Content-Type": "application/x-npy"}), 415)
     refused(pictures.client.post("/v1/label", files={"image": PNG}, data={"label": "a"}), 415)
 
 

@@ -21,7 +21,7 @@ from starlette.types import Scope
 
 Logged = Literal["access", "audit", "error"]
 ACCESS, AUDIT, ERRORS = (logging.getLogger(f"evenkeel.{kind}") for kind in ("access", "audit", "error"))
-FOREIGN = ("uvicorn.error", "asyncio")  # loggers of libraries, whose warnings and errors are logged as errors
+FOREIGN = ("uvicorn.error", "asyncio")  # loggers of libraries, whose warnings and errors are logged, too
 WAITING = 10_000  # lines, at most: if stderr is not read, later ones are counted, and the service continues
 PAUSE, LAST = 0.2, 5.0  # seconds between writes, and for the last one
 LONG = 300  # characters of a library's message
@@ -123,7 +123,8 @@ class _AsJson(logging.Formatter):
     """One object per line, in ASCII, so that nothing in it can look like another line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        kind = record.name.removeprefix("evenkeel.") if record.name.startswith("evenkeel.") else "error"
+        is_ours = record.name.startswith("evenkeel.")
+        kind = record.name.removeprefix("evenkeel.") if is_ours else record.levelname.lower()
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         return json.dumps({"time": time, "kind": kind} | _facts(record))
 
