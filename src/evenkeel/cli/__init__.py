@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evenkeel import __version__
-from evenkeel.cli import backup, data, evaluate, grids, ledger, listing, report, run, service, tables, tune
+from evenkeel.cli import backup, data, evaluate, grids, keys, ledger, listing, report, run, service, tables, tune
 from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 from evenkeel.files import keep_freed_memory
@@ -44,7 +44,7 @@ for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         app.command(name, rich_help_panel=panel)(command)
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Many runs")
-app.add_typer(service.keys, name="keys", rich_help_panel="Production")
+app.add_typer(keys.app, name="keys", rich_help_panel="Production")
 app.add_typer(data.app, name="data", rich_help_panel="Data")
 
 

@@ -1,10 +1,9 @@
-"""`evenkeel serve`, `keys`, `learn`, `predict`, `export`: a learner in production."""
+"""`evenkeel serve`, `learn`, `predict`, `export`: a learner in production."""
 
 import json
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +14,7 @@ import typer
 from evenkeel.cli.console import notes, out, print_table, progress
 from evenkeel.errors import DataError, EvenkeelError, SettingsError, one_of
 from evenkeel.files import keep_files_private
-from evenkeel.service.store.keys import NOBODY, SCOPES, add_key, read_keys, remove_key
+from evenkeel.service.store.keys import NOBODY
 from evenkeel.service.worker.process import prepare_process
 
 if TYPE_CHECKING:
@@ -24,15 +23,11 @@ if TYPE_CHECKING:
     from evenkeel.service.config import ServiceConfig
     from evenkeel.service.http.logs import Logged
     from evenkeel.service.service import Service
-    from evenkeel.service.store.keys import Key
     from evenkeel.service.store.model_folder import ModelFolder
 
 LOGGED = ("access", "audit", "error")
 AT_ONCE = 256  # samples per call
 SERVE = ("fastapi", "fastapi_offline", "uvicorn", "httptools", "python_multipart", "prometheus_client")
-keys = typer.Typer(
-    help="Manage the API keys of a service: who may predict, teach, or do everything.", no_args_is_help=True
-)
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the service.")]
 ConfigFile = Annotated[
@@ -211,49 +206,6 @@ def export_command(
     with notes.status("Exporting"):
         export(learner.snapshot(), path)
     out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
-
-
-@keys.command("add")
-def add_command(
-    folder: Folder,
-    name: Annotated[str, typer.Argument(help="Name of the key, for example its owner.")],
-    scope: Annotated[list[str], typer.Option(help=f"What it allows: {', '.join(SCOPES)}. May be repeated.")],
-    days: Annotated[int | None, typer.Option(help="Days until it expires. Default: never.", min=1, max=36500)] = None,
-) -> None:
-    """Create a key. It is shown once, and only its hash is stored."""
-    model_folder = open_model_folder(folder)
-    scopes = [word.strip() for option in scope for word in option.split(",")]
-    expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
-    secret = add_key(model_folder.keys, name, scopes, expires)
-    notes.print("Store it safely; it will not be shown again:")
-    typer.echo(secret)
-
-
-@keys.command("list")
-def list_command(folder: Folder) -> None:
-    """List the names and scopes of the keys, and when they expire."""
-    from evenkeel.results.table import ResultTable, Row
-
-    model_folder = open_model_folder(folder)
-    rows = [Row.of(key.name, ", ".join(key.scopes), key.made, _until(key)) for key in read_keys(model_folder.keys)]
-    print_table(ResultTable("", ["name", "scopes", "created", "expires"], rows))
-
-
-def _until(key: "Key") -> str:
-    return "never" if key.expires is None else f"{key.expires} (expired)" if key.has_expired else key.expires
-
-
-@keys.command("remove")
-def remove_command(folder: Folder, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
-    """Remove a key. A running service refuses it at once."""
-    model_folder = open_model_folder(folder)
-    remove_key(model_folder.keys, name)
-    if not read_keys(model_folder.keys):
-        notes.print(
-            "That was the last key: nobody may use the service until you add one. To let everyone on this machine use "
-            f"it without keys, stop it, delete {model_folder.keys}, and start it on 127.0.0.1.",
-            soft_wrap=True,
-        )
 
 
 def open_model_folder(folder: Path) -> "ModelFolder":

@@ -267,7 +267,7 @@ def test_a_large_body_is_parsed_in_short_calls_of_another_thread(
         return vectors(rows, *rest)
 
     monkeypatch.setattr(samples, "vectors", watched)
-    many = {
+    many: dict[str, Any] = {
         "examples": [{"x": [0.123456789012, 1.123456789, 2.123456789, 3.123456789]}] * 1000,
         "top": 1,
         "keep": False,
