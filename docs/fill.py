@@ -2,15 +2,19 @@
 
 A place to fill is a comment with a command, such as <!-- $ evenkeel table results/digits -->, and ends at <!-- end -->.
 The settings of the learner come from its signature, the measures from the docstrings of their formulas.
-The figures in docs/images are drawn here.
+The figures in docs/images, and the tables of docs/tilt.md, which compare groups of runs across settings, are made here.
 """
 
 import io
+import json
 import os
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from math import nan
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib.figure import Figure
 
@@ -19,15 +23,21 @@ from evenkeel.config.schema import LearnerSettings
 from evenkeel.report.scene import Scene, series
 from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw
 from evenkeel.results import metrics
+from evenkeel.results.groups import ENOUGH, Estimate
 from evenkeel.results.measures import MEASURES, NOTATION, Measure
+from evenkeel.results.records import is_rar
 from evenkeel.results.run_files import Results, find_runs
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "measures", "reproduction")))
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "measures", "reproduction", "tilt")),
+)
 IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
 LEARNER = re.compile(r"(<!-- the settings of the learner -->\n).*?(?=<!-- end -->)", re.S)
 FORMULAS = re.compile(r"(<!-- the measures -->\n).*?(?=<!-- end -->)", re.S)
+LEVELLING = re.compile(r"(<!-- (?P<table>variants|streams|within) of (?P<ledger>\S+) -->\n).*?(?=<!-- end -->)", re.S)
 PLAIN, OURS = PALETTE[1], PALETTE[0]
 DARK = {INK: "#e6edf3", MUTED: "#9aa5b1", GRID: "#30363d", PLAIN: "#ff8f4d", OURS: "#58b4ff"}
 
@@ -43,7 +53,8 @@ def filled(text: str) -> str:
 
     os.chdir(ROOT)  # the paths of ledgers in the commands are relative to it
     text = LEARNER.sub(lambda place: f"{place[1]}\n{_settings_of_the_learner()}\n\n", PLACE.sub(fill, text))
-    return FORMULAS.sub(lambda place: f"{place[1]}\n{_measures()}\n\n", text)
+    text = FORMULAS.sub(lambda place: f"{place[1]}\n{_measures()}\n\n", text)
+    return LEVELLING.sub(lambda place: f"{place[1]}\n{_levelling(place['table'], place['ledger'])}\n\n", text)
 
 
 def _settings_of_the_learner() -> str:
@@ -71,9 +82,17 @@ def _measure(name: str, measure: Measure) -> str:
 
 def images() -> dict[str, str]:
     """Return the figures as SVG, by name."""
-    light = draw(_accuracy_along_the_stream, width=7.2, height=2.7)
-    dark = re.sub(r"#[0-9a-f]{6}\b", lambda colour: DARK.get(colour[0], colour[0]), light)
-    return {"digits-light.svg": light, "digits-dark.svg": dark}
+    figures: dict[str, tuple[Callable[[Figure], None], float]] = {
+        "digits": (_accuracy_along_the_stream, 2.7),
+        "tilt-residual": (_what_is_learned_and_asked, 2.5),
+        "tilt-shares": (_shares_of_predictions, 2.5),
+        "tilt-ablation": (_ablation, 2.5),
+    }
+    both = {}
+    for name, (figure, height) in figures.items():
+        both[f"{name}-light.svg"] = light = draw(figure, width=7.2, height=height)
+        both[f"{name}-dark.svg"] = re.sub(r"#[0-9a-f]{6}\b", lambda colour: DARK.get(colour[0], colour[0]), light)
+    return both
 
 
 def _accuracy_along_the_stream(figure: Figure) -> None:
@@ -97,6 +116,153 @@ def _accuracy_along_the_stream(figure: Figure) -> None:
         axes.text((begin + end) / 2, 101.5, digits, ha="center", color=MUTED)
     axes.set(xlabel="batches of 10 images", ylabel="accuracy on the digits so far, %", ylim=(50, 101), xlim=(0, None))
     axes.margins(x=0)
+
+
+# ---- docs/tilt.md ----
+
+VARIANTS = ("alone", "CBA", "Prior", "Prior, learned", "CBA with prior", "averaged weights", "Prior, averaged weights")
+
+
+def _variant(run: Results) -> str:
+    """Return what levels the classifier in a run: its adaptor and averaged weights."""
+    config = run.started.config
+    adaptor, averaged = config["adaptor"] or {}, "averaged weights" if config["learner"].get("average") else ""
+    title = {"": "", "cba": "CBA", "prior": "Prior"}[adaptor.get("name", "")]
+    if adaptor.get("tau") == "learned":
+        title += ", learned"
+    if adaptor.get("prior"):
+        title += " with prior"
+    return ", ".join(filter(None, (title, averaged))) or "alone"
+
+
+def _finished(ledger: str, **chosen: object) -> list[Results]:
+    """Return the finished runs of a ledger with this method and capacity of the memory."""
+    runs = [Results.read(path) for path in find_runs([ROOT / ledger])]
+    settings = [{"method": run.started.config["method"]["name"], "memory": _memory(run)} for run in runs]
+    return [
+        run
+        for run, mine in zip(runs, settings, strict=True)
+        if run.ended is not None and chosen.items() <= mine.items()
+    ]
+
+
+def _memory(run: Results) -> int:
+    return int(run.started.config["memory"]["capacity"])
+
+
+def _acc(runs: Sequence[Results]) -> Estimate | None:
+    return Estimate.of([MEASURES["acc"].of(run) for run in runs])
+
+
+def _cell(estimate: Estimate | None, form: str = ".1f") -> str:
+    return "" if estimate is None else f"{estimate.text(form)} <sub>{estimate.n}</sub>"
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _levelling(table: str, ledger: str) -> str:
+    if not (ROOT / ledger).is_dir():
+        return "*Not run yet: the command above fills this table.*"
+    return {"variants": _variants_table, "streams": _streams_table, "within": _within_table}[table](ledger)
+
+
+def _variants_table(ledger: str) -> str:
+    """Return ACC by variant (rows), method and memory (columns), with the number of seeds."""
+    runs = _finished(ledger)
+    columns = sorted({(run.started.config["method"]["name"] == "derpp", _memory(run)) for run in runs})
+    head = ["", *(f"{'DER++' if derpp else 'ER'}, memory {memory}" for derpp, memory in columns)]
+    rows = []
+    for variant in VARIANTS:
+        mine = [run for run in runs if _variant(run) == variant]
+        cells = [
+            [run for run in mine if (run.started.config["method"]["name"] == "derpp", _memory(run)) == column]
+            for column in columns
+        ]
+        rows.append([variant, *(_cell(_acc(cell)) for cell in cells)])
+    return _rows(head, rows)
+
+
+def _streams_table(ledger: str) -> str:
+    """Return ACC by stream (rows) and variant (columns), and what CBA adds to the prior, paired by seed."""
+    runs = _finished(ledger)
+    shown = ("alone", "CBA", "Prior", "CBA with prior")
+    rows = []
+    for stream in sorted({_stream(run) for run in runs}):
+        by = {name: [run for run in runs if _stream(run) == stream and _variant(run) == name] for name in shown}
+        prior, both = ({run.seed: MEASURES["acc"].of(run) or 0 for run in by[name]} for name in shown[2:])
+        added = Estimate.of([both[seed] - prior[seed] for seed in sorted(prior.keys() & both.keys())])
+        rows.append([stream, *(_cell(_acc(by[name])) for name in shown), _cell(added, "+.1f")])
+    return _rows(["", *shown, "CBA adds to the prior"], rows)
+
+
+def _stream(run: Results) -> str:
+    scenario = run.started.config["scenario"]
+    unclean = [f"{name} {scenario[name]:g}" for name in ("noise", "imbalance") if scenario.get(name)]
+    return ", ".join(unclean) or str(scenario["name"])
+
+
+def _within_table(ledger: str) -> str:
+    """Return learning accuracy, plain and within tasks, of ER and DER++ at memory 500, without and with CBA."""
+    names = "learning_accuracy", "learning_within"
+    rows = []
+    for method, title in (("er", "ER"), ("derpp", "DER++")):
+        runs = [run for run in _finished(ledger, method=method, memory=500) if not is_rar(run.started.config)]
+        for variant in ("alone", "CBA"):
+            mine = [run for run in runs if _variant(run) == variant]
+            cells = [_cell(Estimate.of([MEASURES[name].of(run) for run in mine])) for name in names]
+            rows.append([title if variant == "alone" else f"{title} + CBA", *cells])
+    return _rows(["", *(MEASURES[name].title for name in names)], rows)
+
+
+def _what_is_learned_and_asked(figure: Figure) -> None:
+    values = json.loads((ROOT / "benchmarks" / "residual.json").read_text(encoding="utf-8"))
+    axes = figure.subplots()
+    axes.grid(axis="y")
+    looks = (("asked", PLAIN, "what balance asks for"), ("learned", OURS, "what g has learned"))
+    for name, colour, label in looks:
+        by_place = [[value for value in column if value is not None] for column in zip(*values[name], strict=True)]
+        known = [(x, fmean(column)) for x, column in zip(values["places"], by_place, strict=True) if len(column) > 2]
+        for run in values[name]:
+            axes.plot(values["places"], [nan if value is None else value for value in run], color=colour, alpha=0.25)
+        axes.plot(*zip(*known, strict=True), color=colour, label=label)
+    axes.set(xlabel="updates since the task began", ylabel="newest minus older", ylim=(0, None))
+    axes.margins(x=0)
+    axes.legend(loc="lower right")
+
+
+def _shares_of_predictions(figure: Figure) -> None:
+    runs = _finished("results/prior-digits", method="er", memory=20)
+    axes = figure.subplots()
+    axes.grid(axis="y")
+    looks = {"alone": PLAIN, "CBA": OURS, "Prior": PALETTE[2]}
+    for place, (variant, colour) in enumerate(looks.items()):
+        shares = [run.tested[-1].predicted for run in runs if _variant(run) == variant]
+        tasks = range(1, 1 + len(shares[0]))
+        heights = [fmean(column) for column in zip(*shares, strict=True)]
+        where = [task + 0.27 * (place - 1) for task in tasks]
+        axes.bar(where, heights, width=0.24, color=colour, label=f"ER {variant}" if not place else f"with {variant}")
+    axes.axhline(100 / len(tasks), color=MUTED, linewidth=0.9)
+    axes.set(xlabel="task, from the oldest to the newest", ylabel="share of predictions, %", xticks=list(tasks))
+    axes.legend(loc="upper left")
+
+
+def _ablation(figure: Figure) -> None:
+    axes = figure.subplots()
+    axes.grid(axis="x")
+    runs = _finished("results/prior-digits", memory=20)
+    shown = [name for name in VARIANTS if sum(_variant(run) == name for run in runs) >= 2 * ENOUGH]
+    for shift, (method, colour, title) in enumerate((("er", PLAIN, "ER"), ("derpp", OURS, "DER++"))):
+        mine = [run for run in runs if run.started.config["method"]["name"] == method]
+        estimates = [_acc([run for run in mine if _variant(run) == name]) for name in shown]
+        where = [-place + 0.12 - 0.24 * shift for place in range(len(shown))]
+        means, halves = [each.mean for each in estimates if each], [each.half or 0 for each in estimates if each]
+        axes.errorbar(means, where, xerr=halves, fmt="o", color=colour, markersize=4.5, elinewidth=1.2, label=title)
+    axes.set(xlabel="accuracy at the end of the stream (ACC), %, with 95% intervals")
+    axes.set_yticks([-place for place in range(len(shown))], shown)
+    axes.margins(y=0.15)
+    axes.legend(loc="lower left")
 
 
 if __name__ == "__main__":

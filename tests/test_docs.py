@@ -34,5 +34,12 @@ def test_the_search_in_the_docs_is_valid(tmp_path: Path) -> None:
     assert Search(tmp_path / "space.toml").file.trials == 20
 
 
+@pytest.mark.parametrize(
+    ("name", "runs"), [("prior-digits", 2 * 3 * 7 * 10), ("prior-clinc150", 2 * 7 * 5), ("streams-digits", 7 * 4 * 10)]
+)
+def test_the_grids_of_tilt_are_valid(name: str, runs: int) -> None:
+    assert len(read_grid(ROOT / "examples" / "tilt" / f"{name}.toml")) == runs
+
+
 def test_the_grid_of_the_digits_is_valid() -> None:
     assert len(read_grid(ROOT / "results" / "digits.toml")) == 2 * 7 * 10
