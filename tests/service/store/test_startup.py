@@ -57,6 +57,7 @@ def fill(path: Path, count: int) -> None:
         for part in range(count // 1_000):
             given = [each.named(f"{part}-{place}") for place, each in enumerate(examples(1_000))]
             queries.accept(db, [type(each)(x, each.label, each.id) for each in given])
+        queries.cut(db, 32, partial=False)  # as the journal does when it accepts them
         queries.advance(db)
         db.execute("COMMIT")
 
