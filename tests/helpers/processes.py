@@ -6,6 +6,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import forkserver, util
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -70,12 +72,39 @@ def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
     """Do what the installed command does."""
     if hang_after is not None:
         _hang_after(hang_after)
+    if arguments[0] == "serve":
+        _serve_in_no_time()
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore Ctrl-C
     _print_to(log)
     sys.argv = ["evenkeel", *arguments]
     os.environ["COLUMNS"] = "500"
     main()
+
+
+def _serve_in_no_time() -> None:
+    """Fork learners from this process instead of one that imports torch again, and do not let them give way."""
+    from evenkeel.service.worker import worker
+
+    worker.NICE = 0
+    util.spawnv_passfds = _fork_instead  # type: ignore[assignment]
+
+
+def _fork_instead(_: str, command: Sequence[str], files: Sequence[int]) -> int:
+    """Do what the process does that learners are forked from."""
+    assert "forkserver" in command[-1]
+    child = os.fork()
+    if child == 0:
+        for file in map(int, os.listdir("/proc/self/fd")):
+            if file > 2 and file not in files:
+                with suppress(OSError):  # that of the list itself
+                    os.close(file)
+        try:
+            listening, alive = files
+            forkserver.main(listening, alive, [])
+        finally:
+            os._exit(0)
+    return child
 
 
 def _program(code: str, folder: str, log: str) -> None:

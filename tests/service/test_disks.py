@@ -79,11 +79,17 @@ def test_a_damaged_journal_is_left_alone_and_predictions_continue(opened: Open) 
     path.write_bytes(content)
     broken = opened()
     assert "cannot be used" in (broken.problem or "")
+    assert "--new-journal` sets it aside. Versions: 0, " in (broken.problem or "")
     assert broken.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
     for refused in (lambda: broken.learn(examples(1)), lambda: broken.tell([("a", "b")]), lambda: broken.forget("a")):
         with pytest.raises(JournalError, match="Predictions continue; nothing is learned"):
             refused()
+    broken.close()
     assert path.read_bytes() == bytes(content)
+    without = opened(new_journal=True)
+    teach(without, examples(8, seed=1))
+    assert report(without).learned == 408
+    assert adds_up(without)
 
 
 def test_damaged_predictions_are_set_aside(opened: Open) -> None:

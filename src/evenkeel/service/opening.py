@@ -41,17 +41,29 @@ def open_journal(model_folder: ModelFolder, config: ServiceConfig, start: Start)
     """
     if start.new_journal:
         model_folder.set_aside(*model_folder.journal_files())
-    try:
-        trouble = disagreement(model_folder)
-    except sqlite3.Error as error:
-        raise JournalError(
-            f"The journal {str(model_folder.journal)!r} cannot be used: {error}. It was left unchanged."
-        ) from error
-    if trouble is not None and start == Start():
-        raise JournalError(f"{trouble} {ways_out(model_folder, readable(model_folder))}")
     tidy = partial(queries.tidy, ids=config.limits.ids)
     cutter = Cutter(config.batches.size, config.batches.wait)
-    return Journal(model_folder.journal, model_folder.mark, tidy=tidy, cutter=cutter), trouble
+    try:
+        trouble = disagreement(model_folder)
+        if trouble is not None and start == Start():
+            raise JournalError(f"{trouble} {ways_out(model_folder, readable(model_folder))}")
+        return Journal(model_folder.journal, model_folder.mark, tidy=tidy, cutter=cutter), trouble
+    except (sqlite3.Error, JournalError) as error:
+        cause = error if isinstance(error, sqlite3.Error) else error.__cause__
+        if cause is None:
+            raise
+        raise JournalError(_unusable(model_folder, cause)) from error
+
+
+def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
+    """Return why the journal cannot be used, and if it is damaged, what can be done about that."""
+    sentence = f"The journal {str(model_folder.journal)!r} cannot be used: {error}. It was left unchanged."
+    if isinstance(error, sqlite3.OperationalError) or "newer version" in str(error):  # a disk that fails; no damage
+        return sentence
+    return (
+        f"{sentence} Restore a backup (`evenkeel restore`), or continue without it: `evenkeel serve "
+        f"{model_folder.path} --new-journal` sets it aside. Versions: {_listed(readable(model_folder))}."
+    )
 
 
 def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> Resumed:

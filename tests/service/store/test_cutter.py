@@ -12,6 +12,7 @@ from evenkeel.service.examples import Example
 from evenkeel.service.store import queries
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.journal import Journal, open_reader
+from evenkeel.service.store.seal import seal
 from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, examples, rows, settle
 
@@ -183,6 +184,7 @@ def test_what_an_older_version_left_uncut_is_cut_at_the_start(opened: Open) -> N
     def uncut(db: sqlite3.Connection) -> None:
         db.execute("UPDATE examples SET batch = NULL")
         db.execute("UPDATE meta SET value = 0 WHERE name = 'batch'")
+        seal(db)
 
     service.journal.write_alone(uncut).result()
     service.close()

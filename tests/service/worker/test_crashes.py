@@ -1,15 +1,24 @@
-"""A short run of `crashes`; `python -m tests.helpers.crashes --kills 100` is a long one."""
+"""A short ordeal of a real service; `python -m tests.helpers.crashes --kills 200` is a long one."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.crashes import compare, disturb
+from tests.helpers.crashes.events import Ordeal
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(kills: int, tmp_path: Path) -> None:
-    load, _ = disturb(tmp_path / "model", kills, seed=1, pause=0.5)
-    assert load.acknowledged
-    assert load.labelled
-    assert compare(tmp_path / "model", load) > kills
+def test_nothing_acknowledged_is_lost_and_nothing_is_learned_twice(tmp_path: Path) -> None:
+    ordeal = Ordeal(tmp_path, seed=1, requests=8)
+    ordeal.run([ordeal.kill])
+    counted = ordeal.finish()
+    assert counted["learned"] > 0
+
+
+@pytest.mark.slow
+def test_whatever_happens_to_it_a_service_equals_its_twin(tmp_path: Path) -> None:
+    ordeal = Ordeal(tmp_path, seed=2)
+    ordeal.run(list(ordeal.events))
+    ordeal.finish()
+    assert ordeal.running.kills.all >= 5
+    assert ordeal.twin.rollbacks
+    assert ordeal.twin.forgotten

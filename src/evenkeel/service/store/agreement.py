@@ -13,12 +13,13 @@ from evenkeel.learning import checkpoint
 from evenkeel.service.store import queries, schema
 from evenkeel.service.store.mark import Position, read_mark
 from evenkeel.service.store.model_folder import ModelFolder
+from evenkeel.service.store.seal import require_sealed
 
 
 def disagreement(model_folder: ModelFolder) -> str | None:
     """Return what is wrong with the journal, seen from the versions and the mark; None if nothing is.
 
-    Raises sqlite3.Error if the journal cannot be read.
+    Raises sqlite3.Error if the journal cannot be read, or its small tables are damaged.
     """
     path, mark = model_folder.journal, read_mark(model_folder.mark)
     if not model_folder.versions() and mark is None:
@@ -39,6 +40,7 @@ def _compare(db: sqlite3.Connection, model_folder: ModelFolder, mark: Position |
     if not db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
         return f"The journal {path!r} is empty."
     taken_over = db.execute("PRAGMA user_version").fetchone()[0] >= schema.NEWEST
+    require_sealed(db)
     own = queries.position(db) if taken_over else None  # version 0.1 had none
     if mark is not None and (trouble := _trouble(own, mark, "It was")):
         return f"The journal {path!r} {trouble}"

@@ -16,12 +16,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import DataError, SettingsError, reason
+from evenkeel.errors import DataError, EvenkeelError, SettingsError, reason
 from evenkeel.files import flush_folder, flushed, write_whole
 from evenkeel.service.store import queries, version_rows, versions
 from evenkeel.service.store.agreement import open_unchanged, position_of
 from evenkeel.service.store.mark import MarkFile, Position
 from evenkeel.service.store.model_folder import CONFIG, ModelFolder
+from evenkeel.service.store.seal import seal
 
 LIST = "backup.json"
 ATTEMPTS = 20  # while versions are replaced under our hands
@@ -30,16 +31,26 @@ ATTEMPTS = 20  # while versions are replaced under our hands
 def back_up(folder: ModelFolder, target: str) -> dict[str, Any]:
     """Copy a service's folder to a new folder, a .tar file, or a URL of fsspec; return what the backup holds."""
     if "://" in target:
-        with tempfile.TemporaryDirectory() as local, _opened(target, "wb") as remote:
-            facts = _to_tar(folder, Path(local) / "backup.tar")
-            with (Path(local) / "backup.tar").open("rb") as file:
-                shutil.copyfileobj(file, remote)
-        return facts
+        return _to_url(folder, target)
     path = Path(target)
     if path.exists():
-        raise SettingsError(f"{target!r} exists. Choose a new name for the backup.")
+        raise _exists(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     return _to_tar(folder, path) if path.suffix == ".tar" else _to_folder(folder, path)
+
+
+def _exists(target: str) -> SettingsError:
+    return SettingsError(f"{target!r} exists. Choose a new name for the backup.")
+
+
+def _to_url(folder: ModelFolder, url: str) -> dict[str, Any]:
+    """Upload a tar file as a whole: one that is written piece by piece would appear when an error closes it."""
+    with tempfile.TemporaryDirectory() as local, _storage(url, "written") as (storage, path):
+        if storage.exists(path):
+            raise _exists(url)
+        facts = _to_tar(folder, Path(local) / "backup.tar")
+        storage.put_file(str(Path(local) / "backup.tar"), path)
+    return facts
 
 
 def _to_tar(folder: ModelFolder, target: Path) -> dict[str, Any]:
@@ -123,6 +134,7 @@ def _copy_versions(folder: ModelFolder, copy: ModelFolder) -> bool:
                 version_rows.drop(db, version.number)
             if version.number == current and not _belongs(path, position):
                 return False
+        seal(db)
     mark = MarkFile(copy.mark)
     mark.write(position)
     mark.close()
@@ -167,11 +179,19 @@ def restore(source: str, target: Path) -> dict[str, Any]:
 
 
 def _fetch(source: str, target: Path) -> None:
-    if "://" not in source and Path(source).is_dir():
+    if "://" in source:
+        with tempfile.TemporaryDirectory() as local, _storage(source, "read as a backup") as (storage, path):
+            storage.get_file(path, str(Path(local) / "backup.tar"))
+            _unpack(Path(local) / "backup.tar", target, source)
+    elif Path(source).is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
-        return
+    else:
+        _unpack(Path(source), target, source)
+
+
+def _unpack(file: Path, target: Path, source: str) -> None:
     try:
-        with _opened(source, "rb") as file, tarfile.open(fileobj=file, mode="r|") as tar:
+        with tarfile.open(file, mode="r:") as tar:
             tar.extractall(target, filter="data")
     except (OSError, tarfile.TarError) as error:
         raise DataError(f"{source!r} cannot be read as a backup: {reason(error)}.") from None
@@ -190,15 +210,15 @@ def _checked(folder: Path, source: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(target: str, mode: str) -> Iterator[Any]:
-    """Open a file, or a URL with fsspec."""
-    if "://" not in target:
-        with Path(target).open(mode) as file:
-            yield file
-        return
+def _storage(url: str, done: str) -> Iterator[tuple[Any, str]]:
+    """Return the file system of a URL and the path in it; raise DataError if it cannot be used."""
     try:
         import fsspec
     except ModuleNotFoundError:
         raise SettingsError("fsspec is not installed. Run: pip install 'evenkeel[backup]'") from None
-    with fsspec.open(target, mode) as file:
-        yield file
+    try:
+        yield fsspec.core.url_to_fs(url)
+    except EvenkeelError:
+        raise
+    except Exception as error:  # each storage has errors of its own
+        raise DataError(f"{url!r} cannot be {done}: {reason(error)}.") from error

@@ -12,6 +12,7 @@ from evenkeel.errors import InputError
 from evenkeel.service.examples import Example
 from evenkeel.service.store.checksums import BATCH, is_whole, row_checksum
 from evenkeel.service.store.mark import Position
+from evenkeel.service.store.seal import seal
 
 TIDY_ROWS = 128  # at a time, so that nobody waits long
 INSERT_ROWS = 64  # per statement: between two statements this thread may have to wait for its turn
@@ -242,8 +243,9 @@ def position(db: sqlite3.Connection) -> Position:
 
 
 def advance(db: sqlite3.Connection) -> Position:
-    """Count a change of the journal."""
+    """Count a change of the journal, and seal it."""
     add(db, "position", 1)
+    seal(db)
     return position(db)
 
 
