@@ -36,10 +36,11 @@ class LastPart(Average):
 
     def __init__(self, net: ek.Net, longest: float = 1.0) -> None:
         super().__init__(net, decay=longest)
+        self.longest = longest
 
     @property
     def share(self) -> float:
-        return max(10 / (self.updates + 10), 1 - self.decay)
+        return max(10 / (self.updates + 10), 1 - self.longest)
 
 
 def rules(net: ek.Net, decays: list[float]) -> dict[str, Average]:

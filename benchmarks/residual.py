@@ -56,7 +56,7 @@ def one_run(seed: int) -> dict[int, list[Row]]:
         if len(memory) and bool(newest.min() > 1) and (row := measured(adaptor, groups, memory, newest)):
             rows.setdefault(place, []).append(row)
 
-    adaptor.observe = watch  # type: ignore[method-assign]
+    adaptor.observe = watch  # type: ignore[method-assign,assignment]
     for batch in setup.stream.batches():
         now.append((batch.place, torch.tensor(setup.tasks[batch.task]["classes"])))
         learner.learn(batch.x, batch.labels)
