@@ -99,10 +99,16 @@ class Ordeal:
         self._maybe_killed(lambda: self.clients.request("POST", "/v1/checkpoint", {"note": "by hand"}))
 
     def roll_back(self) -> None:
-        self.running.wait_ready()
-        kept = self.clients.request("GET", "/v1/versions")["versions"]
-        number = self.rng.choice(kept)["number"]
-        self._maybe_killed(lambda: self.clients.request("POST", f"/v1/versions/{number}/rollback", fine=(404,)))
+        place = self.rng.random()
+        self._maybe_killed(lambda: self._roll_back(place))
+
+    def _roll_back(self, place: float) -> None:
+        """Return to one of the versions that are kept. If it is retired meanwhile, choose again."""
+        answer = None
+        while answer is None:
+            kept = self.clients.request("GET", "/v1/versions")["versions"]
+            number = kept[int(place * len(kept))]["number"]
+            answer = self.clients.request("POST", f"/v1/versions/{number}/rollback", fine=(404,))
 
     def forget(self) -> None:
         """Forget many at once, some of them waiting; a repeated request is answered as the first."""
