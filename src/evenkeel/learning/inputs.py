@@ -84,11 +84,11 @@ class InputSpec:
         """Return stored samples as network input: scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         if self._moments is None:
-            x = batch.to(self._like)
+            x = batch.to(self._like.device, self._like.dtype)
             return x if scale == 1.0 else x.div_(scale)
         sides = (-1, *[1] * (batch.dim() - 2))
         mean, std = (scale * values.view(sides) for values in self._moments)
-        return batch.to(self._like, copy=True).sub_(mean).div_(std)
+        return batch.to(self._like.device, self._like.dtype, copy=True).sub_(mean).div_(std)
 
 
 def _as_tensor(x: object) -> Tensor:

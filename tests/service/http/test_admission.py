@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from fastapi import FastAPI
@@ -18,6 +20,8 @@ from evenkeel.service.http.connections import Connection, Connections
 from evenkeel.service.service import Service
 from evenkeel.service.store.keys import Keyring, add_key
 from tests.helpers.services import Open, examples
+
+T = TypeVar("T")
 
 
 class Clock:
@@ -171,6 +175,12 @@ def test_a_key_beyond_its_rate_gets_429(opened: Open) -> None:
 # Turns
 
 
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, run in a thread of its own: a browser keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 def in_turns(*sent: str) -> list[str]:
     """Send work of these keys at the same time, behind a piece that blocks the only thread; return the order."""
     order, free = list[str](), threading.Event()
@@ -185,7 +195,7 @@ def in_turns(*sent: str) -> list[str]:
         await asyncio.gather(blocked, *tasks)
         assert (turns._free, turns._waiting) == (1, {})
 
-    asyncio.run(send())
+    finished(send())
     return order
 
 
@@ -206,7 +216,7 @@ def test_work_that_was_given_up_does_not_hold_a_turn() -> None:
         await turns.run("c", lambda: order.append("z"))
         return order
 
-    assert asyncio.run(send()) == ["y", "z"]
+    assert finished(send()) == ["y", "z"]
 
 
 def test_work_that_fails_passes_its_turn_on() -> None:
@@ -216,7 +226,7 @@ def test_work_that_fails_passes_its_turn_on() -> None:
             await turns.run("a", lambda: 1 // 0)
         return await turns.run("a", lambda: "done")
 
-    assert asyncio.run(send()) == "done"
+    assert finished(send()) == "done"
 
 
 # Connections
@@ -278,5 +288,5 @@ def test_a_connection_too_many_only_gets_health(path: bytes, expected: object) -
         seen.append(message.get("status"))
 
     connection._app = app
-    asyncio.run(connection._only_health({"type": "http", "raw_path": path}, cast("Any", None), send))
+    finished(connection._only_health({"type": "http", "raw_path": path}, cast("Any", None), send))
     assert seen[0] == expected
