@@ -72,8 +72,7 @@ def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
     """Do what the installed command does."""
     if hang_after is not None:
         _hang_after(hang_after)
-    if arguments[0] == "serve":
-        _serve_in_no_time()
+    _start_children_in_no_time()
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore Ctrl-C
     _print_to(log)
@@ -82,8 +81,8 @@ def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
     main()
 
 
-def _serve_in_no_time() -> None:
-    """Fork learners from this process instead of one that imports torch again, and do not let them give way."""
+def _start_children_in_no_time() -> None:
+    """Fork learners and runs from this process instead of one that imports torch again; let no learner give way."""
     from evenkeel.service.worker import worker
 
     worker.NICE = 0
@@ -91,7 +90,7 @@ def _serve_in_no_time() -> None:
 
 
 def _fork_instead(_: str, command: Sequence[str], files: Sequence[int]) -> int:
-    """Do what the process does that learners are forked from."""
+    """Do what the process does that learners and runs are forked from."""
     assert "forkserver" in command[-1]
     child = os.fork()
     if child == 0:
@@ -109,6 +108,7 @@ def _fork_instead(_: str, command: Sequence[str], files: Sequence[int]) -> int:
 
 def _program(code: str, folder: str, log: str) -> None:
     os.chdir(folder)
+    _start_children_in_no_time()
     _print_to(log)
     sys.path.insert(0, "")
     main_module = sys.modules["__main__"] = ModuleType("__main__")
