@@ -7,7 +7,7 @@ import sys
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Before torch is imported, for all processes: nets are tiny and tests run in parallel, so that two threads of one process
+# Before torch is imported, for all processes: nets are tiny and tests run in parallel, so that two threads of a process
 # would mostly wait for each other; where a test wants two, they must not spin, which takes seconds on a busy machine.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OMP_WAIT_POLICY"] = "passive"
