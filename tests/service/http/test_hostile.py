@@ -409,5 +409,5 @@ def test_damaged_bodies_never_break_it(vectors: Served) -> None:
 
 @pytest.mark.slow
 def test_a_vector_service_conforms_to_its_openapi_document(vectors: Served) -> None:
-    assert len(as_documented(vectors, 10)) == 12
+    assert len(as_documented(vectors, 10)) == 15
     check_works(vectors)

@@ -160,5 +160,5 @@ def test_damaged_forms_never_break_it(pictures: Served) -> None:
 
 @pytest.mark.slow
 def test_an_image_service_conforms_to_its_openapi_document(pictures: Served) -> None:
-    assert len(as_documented(pictures, 10)) == 12
+    assert len(as_documented(pictures, 10)) == 15
     check_works(pictures)
