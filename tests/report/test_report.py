@@ -206,9 +206,9 @@ def test_sections(four: tuple[list[Results], _Page, str]) -> None:
     assert page.headings[2:] == [
         *("Comparison", "What was compared", "Accuracy over the stream", "Recency bias", "Final accuracy by task"),
         *("Accuracy matrix", "Forgetting by class", "Confusion", "Gradient alignment", "Memory and training"),
-        *("Time and memory", "All measures", "Every run"),
+        *("Accuracy and cost", "Time and memory", "All measures", "Every run"),
     ]
-    assert page.svgs == 2 + 1 + 1 + 1 + 4 + 1 + 4 + 1 + 1 + 2
+    assert page.svgs == 2 + 1 + 1 + 1 + 4 + 1 + 4 + 1 + 1 + 3 + 2  # the three are of the front
     assert "fair share" in html
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evenkeel import __version__
-from evenkeel.cli import backup, data, evaluate, grids, keys, ledger, listing, report, run, service, tables, tune
+from evenkeel.cli import backup, data, evaluate, front, grids, keys, ledger, listing, report, run, service, tables, tune
 from evenkeel.cli.console import notes
 from evenkeel.errors import EvenkeelError
 from evenkeel.files import keep_freed_memory
@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
         "report": report.report_command,
         "table": tables.table_command,
         "compare": tables.compare_command,
+        "front": front.front_command,
         "list": listing.list_command,
     },
     "Many runs": {"reproduce": grids.reproduce_command, "grid": grids.grid_command, "tune": tune.tune_command},

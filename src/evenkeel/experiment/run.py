@@ -135,6 +135,7 @@ class _Session:
             seconds=round(time.monotonic() - self._begun, 3),
             evaluating=round(self._loop.evaluating, 3),
             peak_bytes=_peak_bytes(),
+            learning_cpu=round(self._loop.learning_cpu, 3),
         )
 
 

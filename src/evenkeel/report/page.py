@@ -11,6 +11,7 @@ from evenkeel.files import write_whole
 from evenkeel.report import bias, comparison, matrices, sections
 from evenkeel.report.answer import answer, findings
 from evenkeel.report.elements import LONGEST, PageBlock, shown, unbroken
+from evenkeel.report.front import front
 from evenkeel.report.scene import Scene, scenes
 from evenkeel.report.svg import printable
 from evenkeel.results.groups import benchmark
@@ -27,6 +28,7 @@ ORDER = (
     matrices.confusions,
     sections.alignment,
     sections.training,
+    front,
     comparison.cost,
     comparison.measures,
     comparison.every_run,
@@ -45,6 +47,18 @@ def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel 
     blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(separate, names, strict=True)]
     save(render(title, blocks), path, "report")
     return [f"{block.title}: {finding}" for block in blocks for finding in block.findings]
+
+
+def write_front(runs: Sequence[Results], path: Path) -> None:
+    """Draw accuracy against cost in one HTML file; raise RunError if too few methods recorded both."""
+    blocks = [
+        PageBlock(benchmark(scene.first, full=True), [], [section, comparison.what_was_compared(scene)])
+        for scene in scenes(runs)
+        if (section := front(scene)) is not None
+    ]
+    if not blocks:
+        raise RunError("There is no front to draw: fewer than three methods have finished runs with recorded times.")
+    save(render("Accuracy and cost", blocks), path, "page")
 
 
 def save(text: str, path: Path, what: str) -> None:

@@ -57,7 +57,22 @@ def half_interval(spread: Spread, n: int) -> Spread:
     return float(student.ppf(0.975, n - 1)) * spread / sqrt(n)
 
 
-ROWS = ("er", "derpp", "clser", "rar", "er_ace", "ss_il", "icarl", "lucir", "bic", "finetune", "joint")
+ROWS = (
+    "er",
+    "derpp",
+    "clser",
+    "rar",
+    "er_ace",
+    "ss_il",
+    "icarl",
+    "lucir",
+    "bic",
+    "mir",
+    "scr",
+    "gdumb",
+    "finetune",
+    "joint",
+)
 """The order of methods in tables, by their names in configs; others come next, and bounds last."""
 ADAPTORS = {"cba": "CBA"}
 """The titles of adaptors that are not written as their names in configs with a capital."""

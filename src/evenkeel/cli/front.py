@@ -1,0 +1,34 @@
+"""`evenkeel front`: accuracy against cost."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenkeel.cli.console import Format, Output, notes, out, read_runs
+from evenkeel.cli.tables import show
+from evenkeel.errors import one_of
+
+
+def front_command(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, or folders that contain runs, such as a ledger.")],
+    format: Format = "text",
+    path: Output = None,
+    page: Annotated[Path | None, typer.Option(help="An HTML file to draw the front in.")] = None,
+) -> None:
+    """Show what each method reaches and what it costs, and mark those that no other beats in both.
+
+    The unit of cost is plain ER, measured in the same runs.
+    """
+    from evenkeel.report.page import write_front
+    from evenkeel.report.scene import scenes
+    from evenkeel.results.formats import FORMATS
+    from evenkeel.results.front import front_table
+
+    one_of("format", format, FORMATS)
+    runs = read_runs(folders)
+    show([front_table(scene.groups) for scene in scenes(runs)], format, path)
+    if page is not None:
+        with notes.status("Drawing"):
+            write_front(runs, page)
+        out.print(f"Page: {page.resolve()}", soft_wrap=True)

@@ -1,0 +1,58 @@
+"""The figure of accuracy against cost, and the command that draws it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from evenkeel.cli import app
+from evenkeel.errors import RunError
+from evenkeel.report.front import front
+from evenkeel.report.page import write_front
+from evenkeel.report.scene import Scene
+from evenkeel.results.run_files import Results
+from tests.helpers.runs import make_run
+
+COSTS = {"er": 10.0, "derpp": 20.0, "icarl": 15.0, "mir": 40.0}
+
+
+def timed(folder: Path | None = None, methods: int = 4) -> list[Results]:
+    runs = [
+        make_run(name, seed=seed, skill=cpu / 5, folder=folder and folder / f"{name} {seed}")
+        for name, cpu in list(COSTS.items())[:methods]
+        for seed in range(3)
+    ]
+    return [replace(run, sessions=[replace(run.sessions[0], learning_cpu=COSTS[run.label])]) for run in runs]
+
+
+def test_a_figure_has_a_mark_for_each_method_and_the_front_as_a_line() -> None:
+    section = front(Scene(timed()))
+    assert section is not None
+    charts, table = section.parts
+    assert [chart.title for chart in charts.charts] == [  # type: ignore[union-attr]
+        "ACC against cost",
+        "average incremental accuracy against cost",
+        "ACC_AUC against cost",
+    ]
+    values = charts.charts[0].picture.values  # type: ignore[union-attr]
+    assert values["at"] == pytest.approx([1.0, 1.5, 2.0, 4.0])
+    assert [line["name"] for line in values["lines"]] == ["er", "icarl", "derpp", "mir"]
+    assert [sum(value is not None for value in line["mean"]) for line in values["lines"]] == [1, 1, 1, 1]
+    assert len(table.rows) == 4  # type: ignore[union-attr]
+
+
+def test_two_methods_make_no_front(tmp_path: Path) -> None:
+    assert front(Scene(timed(methods=2))) is None
+    with pytest.raises(RunError, match="fewer than three methods"):
+        write_front(timed(methods=2), tmp_path / "front.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
+    timed(tmp_path / "runs")  # on disk their CPU time is unknown, so the clock counts
+    done = CliRunner().invoke(app, ["front", str(tmp_path / "runs"), "--page", str(tmp_path / "front.html")])
+    assert done.exit_code == 0, done.output
+    assert all(name in done.output for name in COSTS)
+    assert "cost, ER = 1" in done.output
+    assert "seconds of a clock" in (tmp_path / "front.html").read_text(encoding="utf-8")

@@ -1,0 +1,97 @@
+"""Accuracy against cost."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evenkeel.results.front import Costs, front_table, learning_seconds, points
+from evenkeel.results.groups import Group, groups
+from evenkeel.results.measures import MEASURES
+from evenkeel.results.run_files import Results
+from tests.helpers.runs import make_run
+
+
+def timed(name: str, cpu: float | None, *, skill: float = 0.0, seeds: int = 3, **settings: Any) -> list[Results]:
+    """Return runs that took 20 seconds by the clock, 5 of them in tests, and so much CPU time in learning."""
+    runs = [make_run(name, seed=seed, skill=skill, **settings) for seed in range(seeds)]
+    return [replace(run, sessions=[replace(run.sessions[0], learning_cpu=cpu)]) for run in runs]
+
+
+def front_of(grouped: Sequence[Group]) -> list[str]:
+    found = points(grouped, MEASURES["acc"], Costs.measured(grouped))
+    assert [point.cost.mean for point in found] == sorted(point.cost.mean for point in found)
+    return [point.group.label for point in found if point.on_front]
+
+
+def slow_front(grouped: Sequence[Group], costs: Costs) -> set[str]:
+    """Return the groups that no other beats, by the definition."""
+    measured = {
+        group.label: (costs.of[group.label].mean, estimate.mean)
+        for group in grouped
+        if (estimate := group.estimate(MEASURES["acc"])) and not group.is_bound
+    }
+    return {
+        label
+        for label, (cost, acc) in measured.items()
+        if not any((c <= cost and a > acc) or (c < cost and a >= acc) for c, a in measured.values())
+    }
+
+
+def test_the_front_is_what_no_other_beats_in_both() -> None:
+    runs = [
+        *timed("er", 10.0),
+        *timed("derpp", 20.0, skill=4),
+        *timed("clser", 30.0, skill=-4),
+        *timed("icarl", 40.0, skill=8),
+        *timed("bic", 40.0, skill=6),
+        *timed("mir", 5.0, skill=-8),
+    ]
+    grouped = groups(runs)
+    assert set(front_of(grouped)) == slow_front(grouped, Costs.measured(grouped)) == {"mir", "er", "derpp", "icarl"}
+
+
+def test_a_bound_is_never_on_the_front() -> None:
+    assert "joint" not in " ".join(front_of(groups([*timed("er", 10.0), *timed("joint", 1.0, skill=9)])))
+
+
+def test_the_unit_of_cost_is_plain_er() -> None:
+    small = {"capacity": 20, "policy": "reservoir"}  # which costs about the same
+    runs = [*timed("er", 11.0), *timed("er", 13.0, memory=small), *timed("er", 36.0, learner={"repeats": 3})]
+    costs = Costs.measured(groups([*runs, *timed("derpp", 18.0)]))
+    assert costs.unit == "cost, ER = 1"
+    assert sorted(cost.mean for cost in costs.of.values()) == pytest.approx([11 / 12, 13 / 12, 1.5, 3.0])
+    assert not costs.by_clock
+
+
+def test_without_plain_er_costs_are_in_seconds() -> None:
+    costs = Costs.measured(groups([*timed("derpp", 18.0), *timed("er", 36.0, adaptor=True)]))
+    assert costs.unit == "seconds"
+    assert sorted(cost.mean for cost in costs.of.values()) == pytest.approx([18.0, 36.0])
+
+
+def test_one_run_without_cpu_time_makes_all_costs_those_of_the_clock() -> None:
+    costs = Costs.measured(groups([*timed("er", 10.0), *timed("derpp", None)]))
+    assert costs.by_clock
+    assert {cost.mean for cost in costs.of.values()} == {1.0}
+    assert "clock" in front_table(groups([*timed("er", 10.0), *timed("derpp", None)])).notes[0]
+
+
+def test_steps_that_an_interruption_repeats_are_not_counted_twice() -> None:
+    (run,) = timed("er", 10.0, seeds=1)
+    whole = run.sessions[0]
+    half = len(run.steps) // 2
+    twice = replace(run, sessions=[replace(whole, step=half), replace(whole, from_step=half // 2, learning_cpu=15.0)])
+    steps = half + len(run.steps) - half // 2
+    assert learning_seconds(twice, by_clock=False) == pytest.approx(25.0 * len(run.steps) / steps)
+    assert learning_seconds(run, by_clock=True) == 15.0
+
+
+def test_the_table_has_a_row_per_method_with_a_star_on_the_front() -> None:
+    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=4), *timed("clser", 30.0, skill=-4)]))
+    assert table.columns == ["", "cost, ER = 1", "ACC ↑", "average incremental accuracy ↑", "ACC_AUC ↑", "seeds"]
+    assert [row.cells[0].value for row in table.rows] == ["er", "derpp", "clser"]
+    assert [row.cells[1].text for row in table.rows] == ["1.00 ± 0.00", "2.00 ± 0.00", "3.00 ± 0.00"]
+    assert [row.cells[2].text.endswith("*") for row in table.rows] == [True, True, False]
+    assert [row.cells[5].value for row in table.rows] == [3, 3, 3]
