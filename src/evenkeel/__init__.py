@@ -47,10 +47,13 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.learning.methods import ERACE as ERACE
     from evenkeel.learning.methods import LUCIR as LUCIR
     from evenkeel.learning.methods import METHODS as METHODS
+    from evenkeel.learning.methods import MIR as MIR
+    from evenkeel.learning.methods import SCR as SCR
     from evenkeel.learning.methods import SSIL as SSIL
     from evenkeel.learning.methods import BiC as BiC
     from evenkeel.learning.methods import DERpp as DERpp
     from evenkeel.learning.methods import Finetune as Finetune
+    from evenkeel.learning.methods import GDumb as GDumb
     from evenkeel.learning.methods import ICaRL as ICaRL
     from evenkeel.learning.methods import Joint as Joint
     from evenkeel.learning.methods import Method as Method
@@ -98,7 +101,8 @@ PUBLIC = {  # the public names, by the module that defines them
     "learning.learner": ["Learner"],
     "learning.memory": ["Memory"],
     "learning.methods": [
-        *("CLSER", "ER", "ERACE", "LUCIR", "METHODS", "SSIL", "BiC", "DERpp", "Finetune", "ICaRL", "Joint"),
+        *("CLSER", "ER", "ERACE", "LUCIR", "METHODS", "MIR", "SCR", "SSIL"),
+        *("BiC", "DERpp", "Finetune", "GDumb", "ICaRL", "Joint"),
         *("Method", "cross_entropy"),
     ],
     "learning.nets": ["Net"],

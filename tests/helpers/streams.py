@@ -15,6 +15,7 @@ MakeAdaptor = Callable[[], ek.Adaptor | None]
 
 METHODS: dict[str, MakeMethod] = {
     **ek.METHODS,
+    "gdumb": partial(ek.GDumb, epochs=31, batch=4),
     "clser-stable": partial(ek.CLSER, predictor="stable"),
     "er-joint": partial(ek.ER, joint_forward=True),
     "er_ace-boundaries": partial(ek.ERACE, task_free=False),

@@ -13,14 +13,15 @@ from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner,
 def test_every_method_can_be_repeated_and_resumed(method: str, adaptor: str, tmp_path: Path) -> None:
     stream = images(batches=4)
     straight = learner(METHODS[method](), ADAPTORS[adaptor](), repeats=3)
-    records = learn_all(
-        straight, stream[:3]
-    )  # nine updates end within the cycle of an adaptor that acts at every second
+    # Nine updates end within the cycle of an adaptor that acts at every second.
+    records = learn_all(straight, stream[:3])
     straight.save(tmp_path / "learner")
     again = ek.Learner.load(tmp_path / "learner")
     assert again.repeats == 3
     records += learn_all(straight, stream[3:])
-    assert {record.updates for record in records if record.loss is not None} == {3}
+    assert {record.updates for record in records if record.loss is not None} == (
+        {3} if straight.method.trains else set()
+    )
     assert learn_all(again, stream[3:]) == records[3:]
     assert differences(snapshot(straight), snapshot(again)) == []
 

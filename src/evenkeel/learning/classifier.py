@@ -84,7 +84,15 @@ class Classifier:
 
     @property
     def predictor(self) -> Net:
-        """Return the net that predicts: the working one, or another with averaged weights."""
+        """Return the net that predicts: the working one, one with averaged weights, or one that the method fits."""
+        return self.method.fitted(self._of_weights, self.memory)
+
+    def fit(self) -> None:
+        """Let the method fit its net now, if it does so when it is first asked."""
+        self.method.fitted(self._of_weights, self.memory)
+
+    @property
+    def _of_weights(self) -> Net:
         return self.net if self.average is None else self.average.predictor(self.predict_with)
 
     def snapshot(self) -> "Classifier":

@@ -50,7 +50,11 @@ def connect(
     require_held(method)
     for each in (memory, method.held):
         if each is not None:
-            each.to_network = inputs.to_network
+            each.to_network, each.augment = inputs.to_network, augment
+    known = {id(weight) for weight in net.parameters()}  # a method may hold the net
+    own = [weight for weight in method.parameters() if weight.requires_grad and id(weight) not in known]
+    if own:
+        optimizer.add_param_group({"params": own})
     return Step(
         net=net,
         method=method,

@@ -222,6 +222,10 @@ class Learner:
 
     # Predicting
 
+    def fit(self) -> None:
+        """Do now what the next prediction would do first, where a method learns only when it is asked (GDumb)."""
+        self._classifier.fit()
+
     def logits(self, x: object) -> Tensor:
         """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
         return self._classifier.logits(x)

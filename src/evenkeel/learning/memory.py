@@ -39,6 +39,7 @@ class Memory:
         # The number of slots of a memory in bytes is known only with the first sample.
         self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
         self.to_network: Callable[[Tensor], Tensor] = torch.clone  # stored samples to network input; set by a learner
+        self.augment: Callable[[Tensor, torch.Generator], Tensor] | None = None  # likewise; None: no augmentation
         self.version = 0  # increases with each change
         self.seen = 0
         self._filled = 0
@@ -76,6 +77,11 @@ class Memory:
     def samples(self, rows: Tensor | slice = slice(None)) -> Draw:
         """Return stored samples as network input, without augmentation."""
         return Draw(self.to_network(self.column("x")[rows].clone()), self.column("y")[rows])
+
+    def views(self, rows: Tensor, generator: torch.Generator) -> Draw:
+        """Return stored samples as network input, augmented as in training."""
+        x = self.column("x")[rows]
+        return Draw(self.to_network(x if self.augment is None else self.augment(x, generator)), self.column("y")[rows])
 
     @property
     def extra_columns(self) -> set[str] | None:

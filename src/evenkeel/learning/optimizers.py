@@ -31,9 +31,13 @@ def make_optimizer(given: Optimizer | MakeOptimizer | None, net: Net) -> Optimiz
 
 
 def optimizer_facts(optimizer: Optimizer, net: Net) -> dict[str, Any]:
-    """Return what a checkpoint needs besides the optimizer's state: its class, and the parameters of each group."""
+    """Return what a checkpoint needs besides the optimizer's state: its class, and the parameters of each group.
+
+    A group with the method's own parameters is left out: it is added whenever a learner is built.
+    """
     names = {id(weight): name for name, weight in net.named_parameters()}
-    groups = [[names[id(weight)] for weight in group["params"]] for group in optimizer.param_groups]
+    of_net = [group["params"] for group in optimizer.param_groups if all(id(each) in names for each in group["params"])]
+    groups = [[names[id(weight)] for weight in weights] for weights in of_net]
     return {"class": type(optimizer).__name__, "groups": groups}
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from itertools import chain
 from math import isfinite, nan
 from typing import Any
 
@@ -87,8 +89,8 @@ class Step:
         if not len(rows["y"]):
             return []
         with torch.inference_mode(False), torch.enable_grad():
-            outcomes = [self(rows["x"], rows["y"]) for _ in range(repeats)]
-        columns = self.remembered(outcomes[0].new)  # as it was before any update on these samples
+            outcomes = [self(rows["x"], rows["y"]) for _ in range(repeats if self.method.trains else 0)]
+        columns = self.remembered(outcomes[0].new) if outcomes else {}  # as it was before any update on these samples
         if self.method.rehearses:
             self.memory.insert({**rows, **columns}, self.generators["memory"])
         return outcomes
@@ -140,10 +142,13 @@ class Step:
         if not loss.requires_grad:
             raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
         self.net.zero_grad()
+        self.method.zero_grad()
         loss.backward()
-        gradients = [weight.grad.norm() for weight in self.net.parameters() if weight.grad is not None]
+        weights = chain(self.net.parameters(), self.method.parameters())
+        gradients = [weight.grad.norm() for weight in weights if weight.grad is not None]
         _require_finite("A gradient", torch.stack(gradients))
-        return Outcome(new, float(loss.detach()), outer_loss, sum(len(view.y) for view in old)), jointly
+        replayed = sum(len(view.y) for view in old) // (1 + self.method.second_view)
+        return Outcome(_first(new, len(y)), float(loss.detach()), outer_loss, replayed), jointly
 
     def _training_loss(self, groups: Sequence[View]) -> Tensor:
         loss = self.method.loss(groups[0], groups[1:])
@@ -151,21 +156,28 @@ class Step:
             return loss
         return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
 
-    def _view_of(self, batch: Tensor, generator: torch.Generator) -> Tensor:
-        return self.inputs.to_network(batch if self.augment is None else self.augment(batch, generator))
+    def _shown(self, x: Tensor, y: Tensor, columns: Mapping[str, Tensor], generator: torch.Generator) -> Draw:
+        """Return samples as the network is shown them: augmented and, if the method wants that, also as they are."""
+        plain = self.inputs.to_network(x.clone()) if self.method.second_view else None
+        draw = Draw(self.inputs.to_network(x if self.augment is None else self.augment(x, generator)), y, columns)
+        if plain is None:
+            return draw
+        twice = {name: torch.cat([column, column]) for name, column in columns.items()}
+        return Draw(torch.cat([draw.x, plain]), torch.cat([y, y]), twice)
 
     def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
         """Return the incoming batch, and as many memory draws as the method uses."""
-        new = Draw(self._view_of(batch.clone(), augment), y)  # the batch itself is stored later, untouched
-        old = range(self.method.draws if len(self.memory) else 0)
-        return [
-            self._recalled(new) if self.method.recalls_new else new,
-            *(self._recalled(self._draw(draw, augment)) for _ in old),
+        new = self._shown(batch.clone(), y, {}, augment)  # the batch itself is stored later, untouched
+        drawn = partial(self._draw, draw, augment)
+        old = [
+            self.method.retrieve(self.net, self.optimizer, new, drawn, self.replay)
+            for _ in range(self.method.draws if len(self.memory) else 0)
         ]
+        return [self._recalled(new) if self.method.recalls_new else new, *map(self._recalled, old)]
 
-    def _draw(self, draw: torch.Generator, augment: torch.Generator) -> Draw:
-        columns = self.memory.draw(self.replay, draw)
-        return Draw(self._view_of(columns.pop("x"), augment), columns.pop("y"), columns)
+    def _draw(self, draw: torch.Generator, augment: torch.Generator, count: int) -> Draw:
+        columns = self.memory.draw(count, draw)
+        return self._shown(columns.pop("x"), columns.pop("y"), columns, augment)
 
     @torch.no_grad()
     def _recalled(self, draw: Draw) -> Draw:
@@ -228,7 +240,9 @@ class Step:
             scratch_buffers(self.net),
             torch.set_grad_enabled(with_gradient),
         ):
-            return [self._joint(self._draw(generator, generator))[0] for _ in range(max(1, self.method.draws))]
+            return [
+                self._joint(self._draw(generator, generator, self.replay))[0] for _ in range(max(1, self.method.draws))
+            ]
 
     def _forward(self, draws: Sequence[Draw]) -> list[View]:
         """Forward the new batch, then the old ones, each with its own batch statistics unless the method joins them."""
@@ -249,6 +263,15 @@ class Step:
             logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
         return [View(draw.x, draw.y, draw.stored, feature, logit, logit, logit) for draw, feature, logit in parts]
+
+
+def _first(view: View, count: int) -> View:
+    """Return the first samples of a view, without the second views of them."""
+    if len(view.y) == count:
+        return view
+    parts = {each.name: getattr(view, each.name) for each in fields(view) if each.name != "stored"}
+    stored = {name: column[:count] for name, column in view.stored.items()}
+    return View(**{name: part[:count] for name, part in parts.items()}, stored=stored)
 
 
 def _require_finite(name: str, *values: Tensor) -> None:

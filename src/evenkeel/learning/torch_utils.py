@@ -1,8 +1,8 @@
 """Additions to torch: temporary modes and buffers, copies and versions of tensors, and a check for finite numbers."""
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -94,6 +94,13 @@ def running_statistics(module: nn.Module) -> Iterator[None]:
     finally:
         for part in norms:
             part.training = True
+
+
+def training_logits(net: nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Return what the net, or `forward` through it, gives for a batch in training; its buffers do not move."""
+    with scratch_buffers(net), running_statistics(net) if len(x) == 1 else nullcontext():
+        logits: Tensor = (forward or net)(x)
+    return logits
 
 
 @contextmanager

@@ -19,6 +19,10 @@ class Draw:
     y: Tensor  # (n,) int64 outputs
     stored: Mapping[str, Tensor] = field(default_factory=dict)  # columns of `remember` and `recall`, each (n, ...)
 
+    def rows(self, which: Tensor) -> "Draw":
+        """Return these samples alone, in this order."""
+        return Draw(self.x[which], self.y[which], {name: column[which] for name, column in self.stored.items()})
+
 
 @dataclass(frozen=True)
 class View:

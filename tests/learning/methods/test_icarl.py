@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import evenkeel as ek
-from evenkeel.learning.methods import icarl
+from evenkeel.learning.methods import _nearest_mean
 from evenkeel.learning.methods._exemplars import features_of, herding
 from tests.helpers.comparison_methods import (
     CASES,
@@ -198,7 +198,7 @@ def test_class_means_are_recomputed_only_after_a_change(monkeypatch: pytest.Monk
         calls.append(len(memory))
         return features_of(net, memory)
 
-    monkeypatch.setattr(icarl, "features_of", counted)
+    monkeypatch.setattr(_nearest_mean, "features_of", counted)
     one, (x, y) = icarl_learner(), points([0, 1, 2] * 3, seed=5)
 
     def asked(learner: ek.Learner) -> tuple[int, NDArray[np.float64]]:

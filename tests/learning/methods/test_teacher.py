@@ -103,7 +103,7 @@ def test_a_boundary_before_the_first_batch_ends_no_task(method: str) -> None:
 
 def test_a_number_of_samples_gives_a_memory_with_the_policy_of_the_method() -> None:
     policies = {name: small_learner(make()).memory.policy for name, make in ek.METHODS.items()}
-    balanced = {"icarl", "lucir", "bic", "ss_il"}
+    balanced = {"icarl", "lucir", "bic", "ss_il", "gdumb"}
     assert policies == {name: "balanced" if name in balanced else "reservoir" for name in ek.METHODS}
     assert small_learner(ek.ICaRL(), memory=ek.Memory(40)).memory.policy == "reservoir"  # the user's choice
     memories = {name: len(small_learner(make()).memories) for name, make in ek.METHODS.items()}

@@ -7,8 +7,11 @@ from evenkeel.learning.methods.clser import CLSER
 from evenkeel.learning.methods.derpp import DERpp
 from evenkeel.learning.methods.er import ER
 from evenkeel.learning.methods.er_ace import ERACE
+from evenkeel.learning.methods.gdumb import GDumb
 from evenkeel.learning.methods.icarl import ICaRL
 from evenkeel.learning.methods.lucir import LUCIR
+from evenkeel.learning.methods.mir import MIR
+from evenkeel.learning.methods.scr import SCR
 from evenkeel.learning.methods.ss_il import SSIL
 
 METHODS: dict[str, type[Method]] = {
@@ -20,6 +23,9 @@ METHODS: dict[str, type[Method]] = {
     "icarl": ICaRL,
     "lucir": LUCIR,
     "bic": BiC,
+    "mir": MIR,
+    "scr": SCR,
+    "gdumb": GDumb,
     "finetune": Finetune,
     "joint": Joint,
 }
@@ -30,10 +36,13 @@ __all__ = [
     "ERACE",
     "LUCIR",
     "METHODS",
+    "MIR",
+    "SCR",
     "SSIL",
     "BiC",
     "DERpp",
     "Finetune",
+    "GDumb",
     "ICaRL",
     "Joint",
     "Method",

@@ -1,11 +1,12 @@
 """The contract of a method: it defines what to minimise over groups of samples."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from evenkeel.errors import SettingsError
 from evenkeel.learning.memory import Memory
@@ -19,7 +20,7 @@ class Method(nn.Module, ABC):
 
     Settings are keyword arguments of the constructor, kept under the same name. Everything learned must be in
     parameters, buffers, submodules or `get_extra_state`, so that checkpoints contain it; a `Net` among the submodules
-    grows with the learner's.
+    grows with the learner's. Parameters that `prepare` creates are trained with the net, unless they are frozen.
 
     >>> class Half(Method):
     ...     def loss(self, new, old):
@@ -35,7 +36,9 @@ class Method(nn.Module, ABC):
 
     draws: int = 1  # memory draws per step
     joint_forward: bool = False  # forward new and old samples as one batch (matters to batch norm)
+    second_view: bool = False  # show each sample once more, not augmented, behind the augmented ones of its group (SCR)
     recalls_new: bool = False  # whether `recall` is also called for the incoming batch (for a teacher's outputs)
+    trains: bool = True  # whether incoming batches are learned, not only stored (GDumb, which overrides `fitted`)
 
     rehearses: bool = True  # whether samples are kept in memory at all
     memory_policy: str = "reservoir"  # of the memory, unless the user chooses another
@@ -75,6 +78,10 @@ class Method(nn.Module, ABC):
         """
         return 0.5
 
+    def retrieve(self, net: Net, optimizer: Optimizer, new: Draw, draw: Callable[[int], Draw], count: int) -> Draw:
+        """Return the samples to replay, of those that `draw(number)` draws from memory. Default: `count`, unchosen."""
+        return draw(count)
+
     def recall(self, draw: Draw) -> Mapping[str, Tensor]:
         """Return extra columns for a training draw, computed once, without gradient (CLS-ER's teacher).
 
@@ -97,6 +104,10 @@ class Method(nn.Module, ABC):
 
     def boundary(self, net: Net, memory: Memory) -> None:
         """Act at the end of a task: copy a teacher, or fit a correction on `memory.samples()` or `self.held`."""
+
+    def fitted(self, net: Net, memory: Memory) -> Net:
+        """Return the net that `classify` is given; keep it until `net` or `memory` change (GDumb). Default: `net`."""
+        return net
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
         """Return (n, outputs) scores for prediction; the largest wins."""
