@@ -68,6 +68,22 @@ def test_only_first_tasks_held_out_samples_and_seeds_of_its_own(tmp_path: Path) 
             assert (config.adaptor or {"hidden": [8]})["hidden"] == [8]
 
 
+def test_all_combinations_of_lists_are_tried_once(tmp_path: Path) -> None:
+    text = FILE.replace("trials = 5", 'trials = "all"').replace("seeds = 2", "seeds = 1")
+    text = text.replace("{ low = 0.001, high = 1.0, log = true }", "[0.01, 0.1]").replace(
+        "{ low = 5, high = 50 }", "[9, 5]"
+    )
+    tried = search(tmp_path / "all", text)
+    assert sorted((each.settings["optimizer.lr"], each.settings["memory.capacity"]) for each in tried) == [
+        *[(0.01, 5)] * 2,
+        *[(0.01, 9)] * 2,
+        *[(0.1, 5)] * 2,
+        *[(0.1, 9)] * 2,
+    ]
+    assert len({str(each.settings) for each in tried}) == 8
+    assert [each.value for each in tried] == sorted((each.value or 0 for each in tried), reverse=True)
+
+
 def test_runs_that_fail_do_not_end_the_search(tmp_path: Path) -> None:
     text = FILE.replace("{ low = 0.001, high = 1.0, log = true }", "[0.05, 1e30]").replace("seeds = 2", "seeds = 1")
     tried = search(tmp_path / "failing", text)
@@ -105,6 +121,7 @@ def test_a_measure_that_is_not_measured_is_reported(tmp_path: Path) -> None:
         ("seeds = 2", 'seeds = 2\nmeasure = "acc_au"', "Did you mean 'acc_auc'"),
         ("seeds = 2", 'seeds = 2\nmeasure = "recency_bias"', "neither higher nor lower is better"),
         ("trials = 5", "trials = 0", "trials"),
+        ("trials = 5", 'trials = "all"', 'trials = "all" needs lists of values, but optimizer.lr is a range'),
         ("high = 1.0", "high = inf", "is not a valid range"),
         ("low = 0.001", "low = true", "space.optimizer.lr"),
         ("seeds = 2", "seeds = 2\nseed = -1", "seed"),

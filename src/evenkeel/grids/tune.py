@@ -6,10 +6,11 @@ the results of those already tried: it resumes where it left off, and its result
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
@@ -25,7 +26,8 @@ from evenkeel.results.measures import MEASURES
 from evenkeel.results.records import without_none
 
 if TYPE_CHECKING:
-    from optuna import Study, Trial
+    from optuna import Study
+    from optuna import Trial as Proposal
     from optuna.distributions import BaseDistribution
 
 FIRST_SEED = 1000  # a search uses other seeds than the runs that are reported
@@ -58,8 +60,8 @@ class TuneFile(GridModel):
     """Share of their training samples to hold out for testing"""
     measure: str = "acc"
     """The measure to optimize"""
-    trials: PositiveInt = 20
-    """Number of settings to try"""
+    trials: PositiveInt | Literal["all"] = 20
+    """Number of settings to try; all: each combination of lists once"""
     together: PositiveInt = 4
     """Trials proposed at once, and so run in parallel; the result depends on it, but not on the number of workers"""
     seeds: PositiveInt = 1
@@ -74,6 +76,8 @@ class TuneFile(GridModel):
             raise ValueError(f"measure = {self.measure!r} cannot be optimized: neither higher nor lower is better")
         if self.tasks == 1 and self.measure.startswith(("fm", "bwt", "fwt")):
             raise ValueError(f"measure = {self.measure!r} needs at least two tasks")
+        if self.trials == "all" and (ranges := [name for name, each in self.space.items() if isinstance(each, Range)]):
+            raise ValueError(f'trials = "all" needs lists of values, but {ranges[0]} is a range')
         if own := [name for name in (*self.space, *self.set) if name in ("limits", "limits.tasks", "limits.held_out")]:
             raise ValueError(f"{own[0]} is set by the search: use tasks and held_out instead")
         return self
@@ -84,6 +88,10 @@ class Tried:
     settings: dict[str, Any]  # by "part.setting"
     configs: list[Config]  # by seed
     value: float | None  # None if a run failed
+
+
+Trial = tuple[dict[str, Any], list[Config]]  # settings by "part.setting", configs by seed
+Values = Callable[[str, Sequence[Trial]], list[Tried]]  # runs trials, with a message for the user
 
 
 class Search:
@@ -112,19 +120,32 @@ class Search:
         do: Callable[[str, Grid], object] = lambda _, grid: grid.finish(),
     ) -> list[Tried]:
         """Run all trials and return them, best first. `do` gets a message and some runs, and has to finish these."""
-        study, space, tried = self._study(), self._distributions(), list[Tried]()
-        while len(tried) < self.file.trials:
-            number = min(self.file.together, self.file.trials - len(tried))
-            proposed = [study.ask(space) for _ in range(number)]
-            trials = [self._trial(each.params) for each in proposed]
-            what = f"Trials {len(tried) + 1} to {len(tried) + number} of {self.file.trials}"
+
+        def values(what: str, trials: Sequence[Trial]) -> list[Tried]:
             do(what, Grid(ledger, [config for _, configs in trials for config in configs], execution))
-            for trial, (settings, configs) in zip(proposed, trials, strict=True):
-                value = self._value(configs, ledger)
-                _tell(study, trial, value)
-                tried.append(Tried(settings, configs, value))
+            return [Tried(settings, configs, self._value(configs, ledger)) for settings, configs in trials]
+
+        tried = self._combinations(values) if self.file.trials == "all" else self._proposals(self.file.trials, values)
         sign = -1 if MEASURES[self.file.measure].higher_is_better else 1
         return sorted(tried, key=lambda each: (each.value is None, sign * (each.value or 0)))
+
+    def _combinations(self, values: Values) -> list[Tried]:
+        """Try each combination of lists."""
+        lists = [range(len(_ends(each))) for each in self.file.space.values()]
+        trials = [self._trial(dict(zip(self.file.space, chosen, strict=True))) for chosen in product(*lists)]
+        return values(f"{len(trials)} trials, each combination once", trials)
+
+    def _proposals(self, trials: int, values: Values) -> list[Tried]:
+        """Try what Optuna proposes after the results so far."""
+        study, space, tried = self._study(), self._distributions(), list[Tried]()
+        while len(tried) < trials:
+            number = min(self.file.together, trials - len(tried))
+            proposed = [study.ask(space) for _ in range(number)]
+            what = f"Trials {len(tried) + 1} to {len(tried) + number} of {trials}"
+            for trial, one in zip(proposed, values(what, [self._trial(each.params) for each in proposed]), strict=True):
+                _tell(study, trial, one.value)
+                tried.append(one)
+        return tried
 
     def best(self, tried: Sequence[Tried]) -> str:
         """Return the config of the best trial, for the whole stream and all the data, as TOML."""
@@ -133,7 +154,7 @@ class Search:
         config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
         return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads"})))
 
-    def _trial(self, chosen: dict[str, Any]) -> tuple[dict[str, Any], list[Config]]:
+    def _trial(self, chosen: dict[str, Any]) -> Trial:
         settings = {}
         for name, each in self.file.space.items():
             settings[name] = each[chosen[name]] if isinstance(each, list) else chosen[name]
@@ -189,7 +210,7 @@ class Search:
         return distributions
 
 
-def _tell(study: "Study", trial: "Trial", value: float | None) -> None:
+def _tell(study: "Study", trial: "Proposal", value: float | None) -> None:
     from optuna.trial import TrialState
 
     if value is None:
