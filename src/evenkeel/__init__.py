@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the list below
+    from evenkeel.config.keel import keel as keel
     from evenkeel.data.dataset import DataSet as DataSet
     from evenkeel.data.scenarios import SCENARIOS as SCENARIOS
     from evenkeel.data.sources import SOURCES as SOURCES
@@ -75,6 +76,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.results.run_files import Results as Results
 
 PUBLIC = {  # the public names, by the module that defines them
+    "config.keel": ["keel"],
     "data.dataset": ["DataSet"],
     "data.scenarios": ["SCENARIOS"],
     "data.sources": ["SOURCES"],

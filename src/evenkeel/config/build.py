@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,19 +28,26 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
 
     classes: all labels, for a head of fixed size; if None, the head grows with the labels that arrive.
     """
-    method = deepcopy(method_of(config))
-    views = config.augment if isinstance(config.augment, list) else [config.augment] if config.augment else []
+    parts = parts_of(config)
     return Learner(
         _net(config, sample, 1 if classes is None else len(classes)),
-        method,
-        adaptor=deepcopy(adaptor_of(config)),
-        memory=memory_for(method, config.memory.capacity, config.memory.policy),
+        **parts,
+        memory=memory_for(parts["method"], config.memory.capacity, config.memory.policy),
         optimizer=config.optimizer.make,
-        augment=[deepcopy(prototype(table, AUGMENTS)) for table in views],
         classes=classes,
         seed=config.seed,
         **config.learner.arguments(),
     )
+
+
+def parts_of(config: LearnerConfig) -> dict[str, Any]:
+    """Return method, adaptor and augmentation for one learner, as its arguments."""
+    views = config.augment if isinstance(config.augment, list) else [config.augment] if config.augment else []
+    return {
+        "method": deepcopy(method_of(config)),
+        "adaptor": deepcopy(adaptor_of(config)),
+        "augment": [deepcopy(prototype(table, AUGMENTS)) for table in views],
+    }
 
 
 def method_of(config: LearnerConfig) -> Method:

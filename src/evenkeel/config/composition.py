@@ -11,14 +11,18 @@ from typing import Any
 from evenkeel.errors import SettingsError, nearest
 
 PRESETS = Path(str(files("evenkeel.config"))) / "presets"
-FAMILIES = ("paper",)  # presets/<family>.toml
+FAMILIES = ("paper", "keel")  # presets/<family>.toml
 KINDS = ("data", "setting", "method", "variant")  # in the order of a name; each but the first may be left out
-NOTES = ("about", "title", "extends", "with")  # what a part says besides settings
+NOTES = ("about", "title", "extends", "with", "base")  # what a part says besides settings
 
 
 @cache
 def family(name: str) -> dict[str, Any]:
-    """Read the parts of a family of presets."""
+    """Read the parts of a family of presets, by kind."""
+    return {**{kind: {} for kind in KINDS}, **_tables(name)}
+
+
+def _tables(name: str) -> dict[str, Any]:
     return tomllib.loads((PRESETS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -35,7 +39,7 @@ def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, An
             f"There is no preset {name!r}. Its name is made of these, in this order, with - between them: {there}."
             f"{nearest(f'{family_name}/{name}', names(family_name))}"
         )
-    tables = {} if alone else dict(family(family_name)["all"])
+    tables = {} if alone else merged(_base(parts[0][1]), family(family_name)["all"])
     for place, (key, part) in enumerate(parts):
         tables = merged(tables, part)
         for _, before in parts[:place]:  # what only a pair of parts has
@@ -44,6 +48,12 @@ def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, An
     if title and "method" in tables:
         tables["name"] = f"*{title}"
     return {key: value for key, value in tables.items() if key not in NOTES}
+
+
+def _base(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preset that a part changes, of another family or of none; no tables if there is none."""
+    first, _, name = part.get("base", "").partition("/")
+    return compose(first, name) if name else _tables(first) if first else {}
 
 
 def names(family_name: str) -> Iterator[str]:

@@ -1,0 +1,61 @@
+"""The keel: its presets and `ek.keel` are one recipe."""
+
+from typing import Any
+
+import pytest
+
+import evenkeel as ek
+from evenkeel.config.composition import family, names
+from evenkeel.config.keel import recipe
+from evenkeel.errors import SettingsError
+from evenkeel.experiment.config import load_config
+from tests.helpers.streams import images
+
+BUDGETS = [1.0, *(float(name.removesuffix("x")) for name in family("keel")["variant"])]
+
+
+def flat(tables: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return each setting by "table.name", with its value as text."""
+    inner = {table: value if isinstance(value, dict) else {"": value} for table, value in tables.items()}
+    return {(f"{table}.{name}", repr(value)) for table, settings in inner.items() for name, value in settings.items()}
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    return {name for name, _ in flat(after) - flat(before)}
+
+
+def test_each_data_set_has_a_preset_for_each_budget() -> None:
+    assert len(list(names("keel"))) == 5 * len(BUDGETS)
+
+
+@pytest.mark.parametrize("data", family("keel")["data"])
+def test_a_preset_is_that_of_its_data_with_the_recipe_on_top(data: str) -> None:
+    base = load_config(family("keel")["data"][data]["base"]).model_dump(mode="json")
+    config = load_config(f"keel/{data}").model_dump(mode="json")
+    of_recipe = {f"{table}.{name}" for table, value in recipe(1).items() for name in value}
+    assert changed(base, config) - {"name."} <= of_recipe
+    assert changed(base, config) >= {"name.", "learner.average"}
+    assert config["name"] == "keel"
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_function_and_a_config_make_the_same_learner(budget: float) -> None:
+    small = {"net": {"name": "convnet", "width": 4}, "memory": {"capacity": 20}, "threads": 1}
+    data = ek.DataSet.of(images(batches=1)[0][0], [0, 1, 2, 3, 0, 1], images(batches=1)[0][0], [0, 1, 2, 3, 0, 1])
+    stream = [(data.train.x, list(map(str, data.train.labels)))] * 3
+    names = sorted(set(stream[0][1]))
+    by_function = ek.keel(ek.convnet(classes=4, width=4), memory=20, budget=budget, classes=names)
+    by_config = ek.learner_for(data, {**recipe(budget), **small})
+    assert [by_function.learn(*batch) for batch in stream] == [by_config.learn(*batch) for batch in stream]
+    assert by_function.average == by_config.average == recipe(budget)["learner"]["average"]
+
+
+@pytest.mark.parametrize("budget", [0, 0.9, -1, True, "1", float("nan")])
+def test_a_budget_below_the_cheapest_recipe_is_refused(budget: Any) -> None:
+    with pytest.raises(SettingsError, match=r"must be a number of at least 1: .* recipes for 1"):
+        ek.keel(ek.mlp(features=4, classes=2), budget=budget)
+
+
+def test_a_budget_between_two_recipes_is_not_exceeded() -> None:
+    for cheaper, dearer in zip(BUDGETS, [*BUDGETS[1:], 1000.0], strict=True):
+        assert recipe((cheaper + dearer) / 2) == recipe(cheaper)
