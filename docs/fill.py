@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import cache
 from math import nan
 from pathlib import Path
 from statistics import fmean
@@ -96,7 +97,7 @@ def images() -> dict[str, str]:
 
 
 def _accuracy_along_the_stream(figure: Figure) -> None:
-    scene = Scene([Results.read(path) for path in find_runs([ROOT / "results" / "demo"])])
+    scene = Scene(_runs("results/demo"))
     axes = figure.subplots()
     axes.grid(axis="y")
     for end in scene.boundaries[:-1]:
@@ -137,13 +138,18 @@ def _variant(run: Results) -> str:
 
 def _finished(ledger: str, **chosen: object) -> list[Results]:
     """Return the finished runs of a ledger with this method and capacity of the memory."""
-    runs = [Results.read(path) for path in find_runs([ROOT / ledger])]
+    runs = _runs(ledger)
     settings = [{"method": run.started.config["method"]["name"], "memory": _memory(run)} for run in runs]
     return [
         run
         for run, mine in zip(runs, settings, strict=True)
         if run.ended is not None and chosen.items() <= mine.items()
     ]
+
+
+@cache
+def _runs(ledger: str) -> list[Results]:
+    return [Results.read(path) for path in find_runs([ROOT / ledger])]
 
 
 def _memory(run: Results) -> int:

@@ -1,4 +1,7 @@
 import os
+import sys
+from collections.abc import Generator
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -12,6 +15,8 @@ __all__ = ["browser"]
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
+# The nets of the tests are tiny, and the tests themselves run in parallel.
+torch.set_num_threads(1)
 
 HAS_SLOW = pytest.StashKey[dict[str, bool]]()
 
@@ -31,13 +36,11 @@ def has_slow(request: pytest.FixtureRequest) -> dict[str, bool]:
     return request.config.stash[HAS_SLOW]
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> None:
-    """Use one thread: the nets of the tests are tiny, and the tests themselves run in parallel."""
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep decoded data with the tests' other files, not in the user's cache."""
-    os.environ["EVENKEEL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop() -> Generator[None, object, object]:
+    """Before the first test: keep decoded data out of the user's cache, and fork what processes are forked from."""
+    with TemporaryDirectory(prefix="evenkeel-cache-") as folder:
+        os.environ["EVENKEEL_CACHE"] = folder
+        if processes := sys.modules.get("tests.helpers.processes"):  # some test needs it
+            processes.fork_server_from_here()
+        return (yield)

@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver, util
+from importlib import import_module
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,11 +21,24 @@ LONG = 300  # seconds that nothing takes, however busy the machine is
 IMPORTED = ["evenkeel.cli", "evenkeel.service.http.server", "torch._dynamo", "sklearn.datasets"]
 
 
+def fork_server_from_here() -> None:
+    """Fork the server of all processes from this one, before the first test, so that it need not import torch again.
+
+    The processes of grids and services that tests start in this process come from it, too.
+    """
+    for module in IMPORTED:
+        import_module(module)
+    resource_tracker.ensure_running()  # a process of its own, which is started in the same way
+    spawn, util.spawnv_passfds = util.spawnv_passfds, _fork_instead  # type: ignore[assignment]
+    try:
+        forkserver.ensure_running()
+    finally:
+        util.spawnv_passfds = spawn
+
+
 def fork_server() -> ForkServerContext:
     """Return the context whose processes have everything imported. There is one such server for all tests."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*IMPORTED, __name__])
-    return context
+    return multiprocessing.get_context("forkserver")
 
 
 def start(arguments: Sequence[str], log: Path, *, hang_after: int | None = None) -> BaseProcess:
@@ -99,6 +113,7 @@ def _fork_instead(_: str, command: Sequence[str], files: Sequence[int]) -> int:
                 with suppress(OSError):  # that of the list itself
                     os.close(file)
         try:
+            forkserver._forkserver.__init__()  # type: ignore[misc]  # it is just starting one: locked
             listening, alive = files
             forkserver.main(listening, alive, [])
         finally:

@@ -28,7 +28,7 @@ class ConfigError(ValueError):
     """The errors in one part, one per line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """What one table of a config may contain."""
 
@@ -143,6 +143,7 @@ def sentence(where: str, error: Any) -> str:
     return f"{place} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}."
 
 
+@lru_cache(maxsize=200)
 def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
     """Return a model with a field for each setting in the signature of `part`."""
     fields = {**signature_fields(part, kind.withheld), **kind.added(part)}

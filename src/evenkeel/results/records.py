@@ -97,6 +97,7 @@ class Ended:
 
 Record = Started | Stepped | Anytime | Tested | Aligned | Ended
 KINDS: dict[str, type[Record]] = {each.kind: each for each in (Started, Stepped, Anytime, Tested, Aligned, Ended)}
+FIELDS = {each: frozenset(field.name for field in fields(each)) for each in KINDS.values()}
 
 
 LATER = {"bound": ""}  # fields that older records lack: written only where they differ from this default
@@ -116,8 +117,7 @@ def from_line(line: str | bytes) -> Record:
         kind = KINDS[content.pop("kind")]
         if kind is Started:
             content["config"] = without_rar(content["config"])
-        known = {each.name for each in fields(kind)}
-        return kind(**{name: value for name, value in content.items() if name in known})
+        return kind(**{name: value for name, value in content.items() if name in FIELDS[kind]})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record: {error}") from None
 
