@@ -13,7 +13,7 @@ FILES = {
     "bad-grid.toml": GRID + 'vary = { "method.nme" = ["er"] }\n',
     "no-data.toml": 'seeds = 1\n[[blocks]]\nbase = "paper/cifar10-er"\n',
     "tune.toml": 'base = "digits"\ntrials = 1\n[space]\n"optimizer.lr" = { low = 0.1, high = 0.01 }\n',
-    "no-data-tune.toml": 'base = "paper/cifar10-er"\ntrials = 1\n[space]\n"optimizer.lr" = [0.1]\n',
+    "no-data-tune.toml": 'base = "paper/cifar10-er"\ntrials = 1\n[space]\n"optimizer.lr" = [0.1, 0.2]\n',
     "text.npz": "no arrays",
     "rows.jsonl": '{"x": [1, 2]}\n',
     "cow.jsonl": '{"x": [1, 2], "label": "cow"}\n',

@@ -39,7 +39,8 @@ def data_list(data: DataFolder = None) -> None:
     if not cached:
         out.print("The cache is empty.")
         return
-    print_table(ResultTable("\nCache", ["decoded", "train", "test", "classes", "MB", "folder"], cached))
+    out.print()
+    print_table(ResultTable("Cache", ["decoded", "train", "test", "classes", "MB", "folder"], cached))
 
 
 @app.command("get")
