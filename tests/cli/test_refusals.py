@@ -55,6 +55,7 @@ REFUSED: dict[str, list[str]] = {
     "list: topic": ["list", "method"],
     "list: setting": ["list", "settings", "method.erp"],
     "ledger: list": ["ledger", "list", "nowhere"],
+    "ledger: no runs": ["ledger", "list", "."],
     "ledger: rebuild": ["ledger", "rebuild", "nowhere"],
     "ledger: pack": ["ledger", "pack", "nowhere"],
     "ledger: adopt": ["ledger", "adopt", "ledger", "nowhere"],
