@@ -79,7 +79,7 @@ def test_a_users_own_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "(3, 8, 8) uint8" in out
     code, out, _ = call(capsys, "data", "list")
     assert "photos" in out
-    assert call(capsys, "data", "clear", "photos")[0] == 0
+    assert call(capsys, "data", "clear", "photos")[:2] == (0, "0 MB freed: photos.\n")
 
 
 def test_brackets_in_names_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

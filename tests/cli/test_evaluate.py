@@ -80,7 +80,13 @@ def test_a_model_is_scored_while_it_is_served(opened: Open, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     {
-        "no label": (['{"x": [1, 2, 3, 4], "label": "cat"}', '{"x": [1, 2, 3, 4]}'], "line 2: label: Field required"),
+        "no label": (
+            ['{"x": [1, 2, 3, 4], "label": "cat"}', '{"x": [1, 2, 3, 4]}'],
+            "line 2: label is missing; the line has x.",
+        ),
+        "no sample": (['{"y": [1, 2, 3, 4], "label": "cat"}'], "line 1: x is missing; the line has y, label."),
+        "short": (['{"x": [1, 2, 3], "label": "cat"}'], "line 1: x must have 4 numbers, but has 3."),
+        "no JSON": (['{"x": [1, 2'], "line 1: this is not JSON"),
         "no samples": ([], "has no samples"),
         "many": (['{"examples": [{"x": [1, 2, 3, 4], "label": "cat"}]}'], "line 1: a line holds one sample"),
     }.values(),
@@ -92,6 +98,13 @@ def test_bad_data_names_the_row(
     code, out, errors = call(capsys, "evaluate", str(taught), str(tmp_path / "rows.jsonl"))
     assert (code, out) == (1, "")
     assert sentence in errors
+
+
+def test_a_file_that_is_no_text_is_refused(taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(bytes(range(256)))
+    code, _, errors = call(capsys, "evaluate", str(taught), str(tmp_path / "rows.jsonl"))
+    assert code == 1
+    assert "rows.jsonl' is not text in UTF-8." in errors
 
 
 def test_predict_ignores_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_json_lines_come_from_standard_input(
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(bad)))
     code, _, errors = call(capsys, "learn", model, "-")
     assert code == 1
-    assert "line 3: x: List should have at least 4 items" in errors
+    assert "line 3: x must have 4 numbers, but has 2" in errors
 
 
 def test_a_file_of_lines_is_taught_once_through_a_small_queue(
@@ -131,7 +131,7 @@ def test_what_came_before_a_bad_row_is_kept(tmp_path: Path, capsys: pytest.Captu
     file.write_text("\n".join([*good[:12], '{"x": [1], "label": "cat"}', *good[12:]]))
     arguments = ["learn", str(tmp_path / "model"), str(file), *VECTORS, "--set", "limits.examples=5"]
     code, _, errors = call(capsys, *arguments)
-    assert (code, "rows.jsonl, line 13: x: List should have at least 4 items" in errors) == (1, True)
+    assert (code, "rows.jsonl, line 13: x must have 4 numbers, but has 1" in errors) == (1, True)
     file.write_text("\n".join(good))
     code, shown, errors = call(capsys, *arguments)
     assert code == 0, errors

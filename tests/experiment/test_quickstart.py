@@ -92,7 +92,8 @@ def test_data_by_name_and_by_path(tmp_path: Path) -> None:
         (lambda: ek.stream(DATA, "disjont"), "scenario.name = 'disjont' is not one of .* Did you mean 'disjoint'"),
         (lambda: ek.stream(DATA, tasks=2, percent=3), "scenario.disjoint has no setting 'percent'"),
         (lambda: ek.stream(DATA, tasks=2, batch=0), "batches.size = 0"),
-        (lambda: ek.stream(DATA.train, tasks=2), "data is a Split; make a DataSet"),  # type: ignore[arg-type]
+        (lambda: ek.stream(DATA.train, tasks=2), "data is a Split, not a DataSet"),  # type: ignore[arg-type]
+        (lambda: ek.learner_for("digits", "digits"), r"data is a str, not a DataSet; load_data"),  # type: ignore[arg-type]
         (lambda: ek.accuracy(taught(), ([[1.0]], ["bee"])), "knows none of the labels of the test data.*'cat'.*'bee'"),
         (lambda: ek.accuracy(taught(), ([[1.0]], ["cat", "dog"])), "test has 2 labels for x of shape"),
         (lambda: ek.accuracy(taught(), 3), "test is a int; give data.test"),  # type: ignore[arg-type]

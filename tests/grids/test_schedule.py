@@ -139,14 +139,20 @@ def test_grid_files(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("seeds = 0\n[[blocks]]\nbase = 'digits'", "seeds"),
-        ("seeds = 2", "blocks"),
+        ("seeds = 2", r"- blocks is missing\."),
         ("[[blocks]]\nbase = 'digit'", "Did you mean 'digits'"),
         ("[[blocks]]\nbase = 'digits'\nvary = { 'method.name' = [] }", "method.name"),
         (
             "[[blocks]]\nbase = 'digits'\nvary = { 'method.name' = ['er', 'finetune'], 'adaptor.name' = ['cba'] }",
             r"With method.name = 'finetune', adaptor.name = 'cba'",
         ),
-        ("[[blocks]]\nbase = 'digits'\nvarry = { }", "varry"),
+        (
+            "[[blocks]]\nbase = 'digits'\nvarry = { }",
+            "varry is unknown; choose from base, set, vary. Did you mean 'vary'",
+        ),
+        ("[[block]]\nbase = 'digits'", "- block is unknown; choose from seeds, blocks. Did you mean 'blocks'"),
+        ("blocks = [3]", "- blocks.0 = 3 is not a table"),
+        ("[[blocks]]\nbase = 'digits'\nvary = { 'method.nme' = ['er'] }", "Did you mean 'name'"),
         ("[[blocks]]\nbase = 'digits'\nset = { seed = 7 }", "seeds = "),
         ("[[blocks]]\nbase = 'digits'\nvary = { seed = [1, 2] }", "seeds = "),
         ("[[blocks]]\nbase = 'digits'\nvary = { '' = [1] }", "is not the name of a setting"),

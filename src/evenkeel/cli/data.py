@@ -39,7 +39,8 @@ def data_list(data: DataFolder = None) -> None:
     if not cached:
         out.print("The cache is empty.")
         return
-    print_table(ResultTable("\nCache", ["decoded", "train", "test", "classes", "MB", "folder"], cached))
+    out.print()
+    print_table(ResultTable("Cache", ["decoded", "train", "test", "classes", "MB", "folder"], cached))
 
 
 @app.command("get")
@@ -80,7 +81,8 @@ def data_clear(
     """Delete decoded data from the cache. Your own files are never touched."""
     from evenkeel.data import cache
 
-    out.print(f"{cache.clear(name) / 1e6:.0f} MB freed.")
+    cleared = sorted({entry.name for entry in cache.entries() if name in (None, entry.name)})
+    out.print(f"{cache.clear(name) / 1e6:.0f} MB freed: {', '.join(cleared) or 'nothing was decoded'}.")
 
 
 def data_table(data: "DataSet") -> "ResultTable":

@@ -50,7 +50,10 @@ class Feed:
         """Yield the samples of the source; raise DataError for one that cannot be used."""
         path = Path(self.source)
         if self.source == STDIN or path.suffix in (".jsonl", ".ndjson"):
-            yield from self._lines(labelled)
+            try:
+                yield from self._lines(labelled)
+            except UnicodeDecodeError:
+                raise DataError(f"{self.source!r} is not text in UTF-8.") from None
         elif path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
             yield from self._rows(path, labelled)
         elif path.is_dir():
@@ -113,9 +116,7 @@ class Feed:
                         raise InputError("a line holds one sample; this one holds a list of examples.")
                     x = self._sample(sent, where)
                 except ValidationError as error:
-                    first = error.errors()[0]
-                    place = ".".join(map(str, first["loc"]))
-                    raise DataError(f"{where}: {place or 'the whole line'}: {first['msg']}.") from None
+                    raise DataError(f"{where}: {_sentence(error, line)}") from None
                 except InputError as error:
                     raise DataError(f"{where}: {error}") from None
                 id = (sent.id or self._line_id(number, x)) if labelled else None
@@ -142,6 +143,20 @@ def _without_label(line: str) -> str:
     if not isinstance(sent, dict) or not LABELLED & sent.keys():
         return line
     return json.dumps({name: value for name, value in sent.items() if name not in LABELLED})
+
+
+def _sentence(error: ValidationError, line: str) -> str:
+    """Return the first error in a line as a sentence."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"{place} is missing; the line has {', '.join(json.loads(line)) or 'nothing'}."
+    if first["type"] == "json_invalid":
+        return f"this is not JSON ({first['ctx']['error']})."
+    if first["type"] in ("too_short", "too_long"):
+        wanted = first["ctx"]["min_length" if first["type"] == "too_short" else "max_length"]
+        return f"{place} must have {wanted} numbers, but has {first['ctx']['actual_length']}."
+    return f"{place or 'the whole line'}: {first['msg']}."
 
 
 def _identity(where: str, x: bytes) -> str:

@@ -81,4 +81,7 @@ def _there(folder: Path) -> "Ledger":
 
     if not folder.is_dir():
         raise RunError(f"There is no ledger {str(folder)!r}.")
-    return Ledger(folder)
+    ledger = Ledger(folder)
+    if not ledger.runs():
+        raise RunError(f"There is no run in the ledger {str(folder)!r}.")
+    return ledger

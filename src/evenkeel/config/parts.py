@@ -54,7 +54,7 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     model = _settings(registry[name], kind)
     errors = [
         f"{where}.{name} has no setting {key!r}; it has {', '.join(model.model_fields) or 'none'}."
-        f"{nearest(key, model.model_fields)}"
+        f"{nearest(key, ['name', *model.model_fields])}"
         for key in settings
         if key not in model.model_fields
     ]

@@ -154,6 +154,8 @@ def parquet(
 ) -> DataSet:
     """Your own parquet files `train*.parquet` and `test*.parquet`, with images or lists of floats, and labels."""
     where, sides = existing(path, root), images.parse_size(size)
+    if where.is_file():
+        raise DataError(f"{where} is a single file; give the folder that has train*.parquet and test*.parquet.")
     candidates = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := parquet_files.find_shards(one))]
     if not candidates:
         raise DataError(f"{where} has no files train*.parquet.")

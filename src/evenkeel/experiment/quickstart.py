@@ -19,7 +19,7 @@ from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import Batch
 from evenkeel.errors import DataError, InputError, SettingsError, nearest, some
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.experiment.setup import planned, read_data
+from evenkeel.experiment.setup import check_data, planned, read_data
 from evenkeel.experiment.testset import TestSet
 from evenkeel.learning.learner import Learner
 
@@ -58,7 +58,7 @@ def _source_of(path: str, root: Path | None) -> str:
         known = f"one of {', '.join(SOURCES)}.{nearest(path, SOURCES)}"
         raise DataError(f"{path!r} is neither a path nor the name of a data set, {known} {error}") from None
     if place.is_file():
-        return "npz"
+        return "parquet" if place.suffix == ".parquet" else "npz"
     return "parquet" if any(map(find_shards, (place, *place.glob("*/")))) else "folder"
 
 
@@ -130,6 +130,7 @@ def learner_for(data: DataSet, config: Config | str | Path | Mapping[str, Any], 
     >>> type(learner.method).__name__, learner.adaptor.lr, learner.memory.slots, len(learner.classes)
     ('ER', 0.003, 20, 10)
     """
+    check_data(data)
     loaded = load_config(config, [] if seed is None else [f"seed={seed}"])
     if loaded.threads:
         torch.set_num_threads(loaded.threads)

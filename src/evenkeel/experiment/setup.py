@@ -45,10 +45,17 @@ def read_data(table: PartSettings, root: Path | None, progress: Progress) -> Dat
     return data
 
 
+def check_data(data: object) -> None:
+    """Raise SettingsError unless `data` is a data set."""
+    if not isinstance(data, DataSet):
+        ways = "load_data(name_or_path) and DataSet.of(x_train, y_train, ...) make one"
+        raise SettingsError(f"data is a {type(data).__name__}, not a DataSet; {ways}.")
+
+
 def planned(config: Config, own: DataSet | None, root: Path | None, progress: Progress) -> Setup:
     """Return the setup of a scenario over the config's data set, or over the user's own."""
-    if own is not None and not isinstance(own, DataSet):
-        raise SettingsError(f"data is a {type(own).__name__}; make a DataSet of it: DataSet.of(x_train, y_train, ...).")
+    if own is not None:
+        check_data(own)
     config = with_policy(config)
     data = read_data(config.data, root, progress) if own is None else own
     limits = config.limits

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 
 from evenkeel.config.composition import merged, nested
 from evenkeel.config.loading import named, read_toml
-from evenkeel.errors import SettingsError
+from evenkeel.errors import SettingsError, nearest
 from evenkeel.experiment.config import Config, load_config
 
 
@@ -111,15 +111,30 @@ def read_file(path: Path, kind: type[File]) -> File:
     try:
         return kind.model_validate(read_toml(path))
     except ValidationError as error:
-        raise SettingsError(_error_list(path, error)) from None
+        raise SettingsError(_error_list(path, error, kind)) from None
 
 
-def _error_list(path: Path, error: ValidationError) -> str:
-    """Return the first error of each setting: where several types are allowed, each type has an error of its own."""
+def _error_list(path: Path, error: ValidationError, kind: type[GridModel]) -> str:
+    """Return one error of each setting: where several types are allowed, each type has an error of its own."""
     lines: dict[str, str] = {}
-    for each in error.errors():
-        parts = [str(part) for part in each["loc"] if not KIND.search(str(part))]
-        message = each["msg"].removeprefix("Value error, ")
-        lines.setdefault(".".join(parts), message[0].lower() + message[1:])
-    listed = [f"- {where}: {message}." if where else f"- {message}." for where, message in lines.items()]
+    for each in sorted(error.errors(), key=lambda each: each["type"].endswith("_type")):  # the others say more
+        where = ".".join(str(part) for part in each["loc"] if not KIND.search(str(part)))
+        if not any(f"{known}.".startswith(f"{where}.") for known in lines):
+            lines[where] = _sentence(where, each, kind)
+    listed = [f"- {line}" for line in lines.values()]
     return "\n".join([f"{str(path)!r} has {'an error' if len(listed) == 1 else 'errors'}:", *listed])
+
+
+def _sentence(where: str, error: Any, kind: type[GridModel]) -> str:
+    if error["type"] == "missing":
+        return f"{where} is missing."
+    if error["type"] == "extra_forbidden":
+        *above, name = error["loc"]
+        inner = " ".join(str(part) for part in above if KIND.search(str(part)))  # has the name of the table's type
+        tables = [each for each in GridModel.__subclasses__() if each.__name__ in inner]
+        allowed = (*tables, Block if above else kind)[0].model_fields
+        return f"{where} is unknown; choose from {', '.join(allowed)}.{nearest(name, allowed)}"
+    if error["type"] == "model_type":
+        return f"{where} = {error['input']!r} is not a table."
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]}.".removeprefix(": ")

@@ -59,7 +59,7 @@ ERRORS: dict[str, dict[str, Any]] = {
         "y_test": None,
         "y_tset": [0, 1],
     },
-    "cannot be read as an .npz of plain arrays": {"y_train": np.array([0, "a", None, {}], dtype=object)},
+    "y_train in .*a.npz holds Python objects": {"y_train": np.array([0, "a", None, {}], dtype=object)},
     "a.npz: x_train of a has 4 samples, but y_train has 3 labels": {"y_train": [0, 1, 0]},
     "a.npz: The class 'c' of a has no training sample": {"names": ["a", "b", "c"]},
     "a.npz: y_train of a has the label 1 at index 1, but the 1 classes are 0 to 0": {"names": ["a"]},
@@ -95,3 +95,12 @@ def test_files_that_are_not_an_npz_are_reported(tmp_path: Path, progress: Progre
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"a\.npz {message}"):
             SOURCES["npz"](None, progress=progress, path=file)
+    with pytest.raises(DataError, match=r"is a folder; an \.npz file is needed"):
+        SOURCES["npz"](None, progress=progress, path=tmp_path)
+
+
+def test_python_objects_are_refused_without_advice_to_unpickle_them(tmp_path: Path, progress: ProgressLog) -> None:
+    file = put(tmp_path / "a.npz", x_train=np.array([{}], dtype=object))
+    with pytest.raises(DataError, match=r"x_train in .*a\.npz holds Python objects") as caught:
+        SOURCES["npz"](None, progress=progress, path=file)
+    assert "pickle" not in str(caught.value)

@@ -174,3 +174,9 @@ def test_a_missing_shard_is_reported(tmp_path: Path, progress: ProgressLog) -> N
 def columns_name(columns: dict[str, Any], name: str) -> str:
     """Return the name of a column of the test file: one that nothing looks for if the training file lacks it."""
     return name if columns[name] is not None else f"no_{name}"
+
+
+def test_a_single_file_is_no_data_set(tmp_path: Path, progress: ProgressLog) -> None:
+    file = put(tmp_path) / "train.parquet"
+    with pytest.raises(DataError, match=r"train\.parquet is a single file; give the folder"):
+        SOURCES["parquet"](None, progress=progress, path=file)

@@ -23,6 +23,8 @@ def read_npz(file: Path) -> DataSet:
             arrays = _read(np.load(stream, allow_pickle=False), file)
     except DataError:
         raise
+    except IsADirectoryError:
+        raise DataError(f"{file} is a folder; an .npz file is needed.") from None
     except Exception as error:  # damaged archives and arrays raise BadZipFile, zlib.error, TokenError, EOFError...
         raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason(error)}).") from error
     classes = next((arrays[name] for name in NAMES if name in arrays), None)
@@ -43,8 +45,18 @@ def _read(archive: Any, file: Path) -> dict[str, NDArray[Any]]:
             has = ", ".join(archive.files) or "nothing"
             raise DataError(f"{file} has no array {name!r}; it has {has}.{nearest(name, archive.files)}")
     # Read each only once: the archive decompresses an array at every access.
-    arrays: dict[str, Any] = {name: archive[name] for name in (*WANTED, *NAMES) if name in archive.files}
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise DataError(f"{name} in {file} is not an array.")
-    return arrays
+    return {name: _array(archive, name, file) for name in (*WANTED, *NAMES) if name in archive.files}
+
+
+def _array(archive: Any, name: str, file: Path) -> NDArray[Any]:
+    try:
+        array: Any = archive[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):  # numpy's advice, which must not be followed with a file of others
+            raise
+        raise DataError(
+            f"{name} in {file} holds Python objects; save an array of numbers, or of texts for labels."
+        ) from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{name} in {file} is not an array.")
+    return array
