@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import httpx
+
 from evenkeel.service.service import Service
 from evenkeel.service.store.check import check
 from evenkeel.service.store.model_folder import ModelFolder
-from tests.helpers.crashes.clients import Clients
-from tests.helpers.crashes.damages import damage
+from tests.helpers.crashes.clients import FEATURES, Clients
+from tests.helpers.crashes.damages import ALL, SURVIVED, Damages, contents, see
 from tests.helpers.crashes.running import SETTINGS, Running, in_the_background
 from tests.helpers.crashes.twin import Twin, keep_diary
-from tests.helpers.processes import start
+from tests.helpers.processes import start, wait_for
 from tests.helpers.services import settle
 
 KILLED = 0.5  # how often a kill comes in the middle of what an admin does
@@ -27,6 +29,7 @@ class Ordeal:
     def __init__(self, scratch: Path, seed: int, requests: int = 1_000_000) -> None:
         self.scratch, self.rng = scratch, random.Random(seed)
         self.counts, self.forgets = Counter[str](), list[list[str]]()
+        self.damages, self.damages_in_place = Damages(ALL, self.rng), Damages(SURVIVED, self.rng)
         Service(scratch / "model", None, SETTINGS).close()
         self.folder = ModelFolder(scratch / "model")
         keep_diary(self.folder.journal)
@@ -47,7 +50,8 @@ class Ordeal:
             self.forget: 2,
             self.take_away: 1,
             self.back_up: 2,
-            self.damage_a_copy: 2,
+            self.damage_a_copy: 3,
+            self.damage_in_place: 3,
         }
 
     def until(self, kills: int) -> Iterator[Callable[[], None]]:
@@ -188,9 +192,55 @@ class Ordeal:
         self.running.start()
         assert list(check(copy)) == []
         self.twin.follow(copy.journal).require_all(known)
-        what = damage(copy, self.twin, self.rng)
-        self.counts[what] += 1
+        what, _ = self.damages.damage(copy)
+        outcome = see(copy, self.twin, new_journal=self.rng.random() < 0.5)
+        self.counts[f"copy: {what}: {outcome}"] += 1
         shutil.rmtree(copy.path)
+
+    def damage_in_place(self) -> None:
+        """Kill the service and damage a file of its own; if the next one notices, put the file back as it was."""
+        self._wait_a_while()
+        self.running.kill(restart=False)
+        before = self._new("before")
+        shutil.copytree(self.folder.path, before)
+        what, path = self.damages_in_place.damage(self.folder)
+        damaged = contents(self.folder)
+        self.running.start()
+        outcome = "continued"
+        if (why := self._why_it_does_not_learn()) is not None:
+            outcome = "noticed"
+            self._require_only_predictions(why)
+            self.running.kill(restart=False)
+            assert contents(self.folder) == damaged, what
+            self._put_back(before, path)
+            self.running.start()
+        self.counts[f"in place: {what}: {outcome}"] += 1
+        shutil.rmtree(before)
+
+    def _why_it_does_not_learn(self) -> str | None:
+        """Return why a service that was started only predicts; None if it learns."""
+        wait_for(lambda: self.running.fetch("/healthz") is not None)
+        status = self.running.fetch("/v1/status")
+        return None if "queue" in status else str(status["error"])
+
+    def _require_only_predictions(self, why: str) -> None:
+        """Fail if a service that noticed a loss accepts anything, or does not predict."""
+        assert "evenkeel" in why, why  # the ways out are commands
+        x = [0.0] * FEATURES
+        answer = self.clients.request("POST", "/v1/predict", {"x": x}, fine=(409,))  # it may know no class yet
+        assert answer is None or answer["predictions"][0]["id"] is None
+        with httpx.Client(base_url=self.running.url, timeout=60, verify=False) as client:
+            refused = client.post("/v1/learn", json={"x": x, "label": 0})
+        assert refused.status_code == 503, refused.text
+        assert "nothing is learned" in refused.text, refused.text
+
+    def _put_back(self, before: Path, path: Path) -> None:
+        """Put a file back, and with it all that belongs to the journal: they are of one moment."""
+        for each in (path, *self.folder.journal_files()):
+            each.unlink(missing_ok=True)
+            copy = before / each.relative_to(self.folder.path)
+            if copy.exists():
+                shutil.copy2(copy, each)
 
     def _new(self, name: str, suffix: str = "") -> Path:
         return self.scratch / f"{name}-{sum(self.counts.values())}{suffix}"

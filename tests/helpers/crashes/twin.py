@@ -103,9 +103,13 @@ class Twin:
 
     def _move(self, number: int, source: int | None) -> None:
         """Learn up to a batch, or return to an earlier version."""
-        if source is not None or number < self._number:
-            self.rollbacks += source is not None
-            self.learner = copy.deepcopy(self._states[number if source is None else source])
+        if source is not None:
+            self.rollbacks += 1
+            self.learner = copy.deepcopy(self._states[source])
+        elif number < self._number:  # a damaged version was replaced by an earlier one; what came later comes again
+            self.learner = copy.deepcopy(self._states[number])
+            again = {id for id, batch in self._batch_of.items() if batch > number}
+            self.learned = [id for id in self.learned if id not in again]
         else:
             for batch in range(self._number + 1, number + 1):
                 self._learn(sorted(self._members.get(batch, ()), key=self.accepted.__getitem__))
