@@ -38,7 +38,9 @@ IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
 LEARNER = re.compile(r"(<!-- the settings of the learner -->\n).*?(?=<!-- end -->)", re.S)
 FORMULAS = re.compile(r"(<!-- the measures -->\n).*?(?=<!-- end -->)", re.S)
-LEVELLING = re.compile(r"(<!-- (?P<table>variants|streams|within) of (?P<ledger>\S+) -->\n).*?(?=<!-- end -->)", re.S)
+LEVELLING = re.compile(
+    r"(<!-- (?P<table>variants|gains|streams|within) of (?P<ledger>\S+) -->\n).*?(?=<!-- end -->)", re.S
+)
 PLAIN, OURS = PALETTE[1], PALETTE[0]
 DARK = {INK: "#e6edf3", MUTED: "#9aa5b1", GRID: "#30363d", PLAIN: "#ff8f4d", OURS: "#58b4ff"}
 
@@ -171,23 +173,43 @@ def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _levelling(table: str, ledger: str) -> str:
     if not (ROOT / ledger).is_dir():
         return "*Not run yet: the command above fills this table.*"
-    return {"variants": _variants_table, "streams": _streams_table, "within": _within_table}[table](ledger)
+    tables = {"variants": _variants_table, "gains": _gains_table, "streams": _streams_table, "within": _within_table}
+    return tables[table](ledger)
 
 
 def _variants_table(ledger: str) -> str:
     """Return ACC by variant (rows), method and memory (columns), with the number of seeds."""
+    return _by_variant(ledger, lambda runs, _: _cell(_acc(runs)), VARIANTS)
+
+
+def _gains_table(ledger: str) -> str:
+    """Return what each variant adds to the ACC of the method alone, paired by seed."""
+    return _by_variant(ledger, lambda runs, alone: _cell(_added(runs, alone), "+.1f"), VARIANTS[1:])
+
+
+def _by_variant(
+    ledger: str, cell: Callable[[Sequence[Results], Sequence[Results]], str], variants: Sequence[str]
+) -> str:
+    """Return a table of variants (rows), methods and memories (columns); `cell` also gets the runs of the method alone."""
+
+    def column(run: Results) -> tuple[bool, int]:
+        return run.started.config["method"]["name"] == "derpp", _memory(run)
+
     runs = _finished(ledger)
-    columns = sorted({(run.started.config["method"]["name"] == "derpp", _memory(run)) for run in runs})
+    columns = sorted(set(map(column, runs)))
     head = ["", *(f"{'DER++' if derpp else 'ER'}, memory {memory}" for derpp, memory in columns)]
-    rows = []
-    for variant in VARIANTS:
-        mine = [run for run in runs if _variant(run) == variant]
-        cells = [
-            [run for run in mine if (run.started.config["method"]["name"] == "derpp", _memory(run)) == column]
-            for column in columns
-        ]
-        rows.append([variant, *(_cell(_acc(cell)) for cell in cells)])
-    return _rows(head, rows)
+    by = {
+        (variant, each): [run for run in runs if _variant(run) == variant and column(run) == each]
+        for variant in VARIANTS
+        for each in columns
+    }
+    return _rows(head, [[name, *(cell(by[name, each], by["alone", each]) for each in columns)] for name in variants])
+
+
+def _added(runs: Sequence[Results], base: Sequence[Results]) -> Estimate | None:
+    """Return the difference in ACC, paired by seed."""
+    ours, theirs = ({run.seed: MEASURES["acc"].of(run) or 0 for run in each} for each in (runs, base))
+    return Estimate.of([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
 
 
 def _streams_table(ledger: str) -> str:
@@ -197,8 +219,7 @@ def _streams_table(ledger: str) -> str:
     rows = []
     for stream in sorted({_stream(run) for run in runs}):
         by = {name: [run for run in runs if _stream(run) == stream and _variant(run) == name] for name in shown}
-        prior, both = ({run.seed: MEASURES["acc"].of(run) or 0 for run in by[name]} for name in shown[2:])
-        added = Estimate.of([both[seed] - prior[seed] for seed in sorted(prior.keys() & both.keys())])
+        added = _added(by["CBA with prior"], by["Prior"])
         rows.append([stream, *(_cell(_acc(by[name])) for name in shown), _cell(added, "+.1f")])
     return _rows(["", *shown, "CBA adds to the prior"], rows)
 
