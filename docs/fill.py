@@ -190,7 +190,7 @@ def _gains_table(ledger: str) -> str:
 def _by_variant(
     ledger: str, cell: Callable[[Sequence[Results], Sequence[Results]], str], variants: Sequence[str]
 ) -> str:
-    """Return a table of variants (rows), methods and memories (columns); `cell` also gets the runs of the method alone."""
+    """Return a table of variants (rows), methods and memories (columns); `cell` also gets those alone."""
 
     def column(run: Results) -> tuple[bool, int]:
         return run.started.config["method"]["name"] == "derpp", _memory(run)
