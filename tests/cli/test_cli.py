@@ -17,7 +17,7 @@ from evenkeel.config.schema import PARTS
 from evenkeel.results.measures import MEASURES
 from tests.helpers.commands import call
 
-SHORT = ["--set", "limits.train=20", "--set", "evaluation.every=0"]
+SHORT = ["--set", "limits.train=10", "--set", "limits.test=20", "--set", "evaluation.every=0"]
 
 
 def test_run_then_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

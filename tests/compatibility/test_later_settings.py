@@ -36,27 +36,28 @@ from pathlib import Path
 import evenkeel as ek
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.results.groups import groups
+from evenkeel.results.run_files import started_of
 from evenkeel.service.service import Service
 from evenkeel.config.build import make_learner
 from evenkeel.cli import app
 from typer import testing as runner
 
-root, work = map(Path, sys.argv[1:])
+root, work = Path({root!r}), Path({work!r})
 assert work in Path(ek.__file__).parents
 settings = ["limits.train=20", "limits.test=20", "net.width=4", "evaluation.every=4", "evaluation.alignment=5"]
 half = ek.load_config("digits-cba", [*settings, "method.name=derpp"])
 made = {"keys": {}}
 for name in ("digits", "slim"):
     ledger = Ledger(root / "results" / name)
-    for run in ledger.results(ledger.runs()):
-        made["keys"][str(run.path)] = run_key(ek.load_config(run.started.config))
+    for path in map(ledger.place, ledger.runs()):
+        made["keys"][str(path)] = run_key(ek.load_config(started_of(path).config))
 made["resumed"] = [record.step for record in ek.run(half, out=work / "run") if isinstance(record, ek.Stepped)]
 service = Service(work / "service")
 made["waiting"] = service.waiting
 service.close()
 unwatched = ["evaluation.every=0", "evaluation.alignment=0", "evaluation.prequential=false"]
 old = Ledger(root / "results" / "digits").results([run_key(ek.load_config("digits", unwatched))])
-new = ek.Results.of(ek.run(ek.load_config(old[0].started.config, ["seed=77"])))
+new = ek.Results.of([next(ek.run(ek.load_config(old[0].started.config, ["seed=77"])))])
 made["groups"] = [len(group.runs) for group in groups([*old, new])]
 made["written"] = "zeal" in json.dumps(new.started.config)
 made["others"] = [

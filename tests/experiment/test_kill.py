@@ -17,7 +17,8 @@ from tests.helpers.grids import same_runs
 from tests.helpers.moments import Moments
 from tests.helpers.processes import finish, send, start, wait_for
 
-COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", "--set", "limits.train=30", "--save-every", "0.1"]
+SMALL = ["--set", "limits.train=30", "--set", "limits.test=20", "--set", "net.width=4"]
+COMMAND = ["run", "digits-cba", "--set", "method.name=derpp", *SMALL, "--save-every", "0.1"]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ tasks = 2
 trials = 5
 together = 2
 seeds = 2
-set = { "limits.train" = 20, "evaluation.every" = 0, "evaluation.alignment" = 0, "net.width" = 8, "threads" = 1 }
+set = { "limits.train" = 10, "limits.test" = 20, "evaluation.every" = 0, "evaluation.alignment" = 0, "net.width" = 4, "threads" = 1 }
 [space]
 "optimizer.lr" = { low = 0.001, high = 1.0, log = true }
 "memory.capacity" = { low = 5, high = 50 }
@@ -41,7 +41,7 @@ def search(folder: Path, text: str = FILE, stop: int | None = None) -> list[Trie
         rounds.append(what)
         grid.finish()
 
-    return Search(path).go(Ledger(folder), Execution(workers=0, save_every=0), do)
+    return Search(path).go(Ledger(folder), Execution(workers=0), do)
 
 
 def test_an_interrupted_search_finds_the_same_as_an_uninterrupted_one(tmp_path: Path) -> None:

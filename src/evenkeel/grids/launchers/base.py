@@ -19,6 +19,8 @@ class Working(Protocol):
 class Launcher(ABC):
     here = True
     """Whether runs are executed on this machine, so that its cores count and the data must be on it."""
+    elsewhere = True
+    """Whether runs go on while the grid pauses; otherwise they only go on when it looks at them."""
     note = ""
     """A sentence for the user once the launcher is ready, such as why no run can start yet."""
 

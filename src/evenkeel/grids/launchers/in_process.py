@@ -10,6 +10,8 @@ SLICE = 0.2  # seconds of work per poll, so that progress can be shown in betwee
 
 
 class InProcess(Launcher):
+    elsewhere = False
+
     def start(self, job: Job) -> "Slices":
         return Slices(steps(job))
 
