@@ -15,6 +15,7 @@ wait when the queue is full, but sends the next batch. Compare the two phases: e
 
 import argparse
 import asyncio
+import io
 import json
 import os
 import re
@@ -32,6 +33,7 @@ from urllib.request import urlopen
 import numpy as np
 
 FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS, FLOOD = 384, 10, 32, 200, 2, 16, 8
+PATIENCE = 30.0  # seconds after which nothing is waited for any more: a benchmark ends, however busy the machine is
 
 
 class Connection:
@@ -55,23 +57,46 @@ class Connection:
         return int(head.split(b" ", 2)[1]), body
 
 
-def request(path: str, body: object) -> bytes:
-    content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+def request(path: str, content: bytes, kind: str = "application/json") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\n"
     return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
-def requests(generator: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
-    """Return requests to teach batches and to predict single vectors. Numbers have six digits, as clients send them."""
+def requests(generator: np.random.Generator, body: str = "json") -> tuple[list[bytes], list[bytes]]:
+    """Return requests to teach batches and to predict single vectors. Numbers have six digits, as clients send them.
+
+    body: "json", or "npy" for files of 32-bit floats.
+    """
     means = generator.normal(size=(CLASSES, FEATURES))
     teach, predict = [], []
     for _ in range(200):
         labels = generator.integers(0, CLASSES, BATCH)
         x = (means[labels] + generator.normal(size=(BATCH, FEATURES))).round(6)
-        rows = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels, strict=True)]
-        teach.append(request("/v1/learn", {"examples": rows}))
-        predict.append(request("/v1/predict", {"x": x[0].tolist()}))
+        teach.append(to_teach(x, labels) if body == "json" else to_teach_npy(x, labels))
+        one = json.dumps({"x": x[0].tolist()}).encode()
+        predict.append(
+            request("/v1/predict", one) if body == "json" else request("/v1/predict", as_npy(x[0]), "application/x-npy")
+        )
     return teach, predict
+
+
+def to_teach(x: np.ndarray, labels: np.ndarray) -> bytes:
+    rows = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels, strict=True)]
+    return request("/v1/learn", json.dumps({"examples": rows}).encode())
+
+
+def to_teach_npy(x: np.ndarray, labels: np.ndarray) -> bytes:
+    """Return a form with a file of vectors and a field for each label, which is text then."""
+    begin, field = b'--cut\r\ncontent-disposition: form-data; name="', b'"; filename="x.npy"'
+    parts = [begin + b"x" + field + b"\r\n\r\n" + as_npy(x)]
+    parts += [begin + b'label"\r\n\r\n%d' % label for label in labels.tolist()]
+    return request("/v1/learn", b"\r\n".join([*parts, b"--cut--\r\n"]), "multipart/form-data; boundary=cut")
+
+
+def as_npy(x: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, x.astype(np.float32))
+    return file.getvalue()
 
 
 async def send_to_learn(port: int, seconds: float, pace: float, teach: Sequence[bytes], teachers: int) -> list[int]:
@@ -88,12 +113,16 @@ async def send_to_learn(port: int, seconds: float, pace: float, teach: Sequence[
             if status not in (202, 429):
                 raise RuntimeError(body.decode())
 
-    await asyncio.gather(*map(teacher, range(teachers)))
+    async with asyncio.timeout(seconds + PATIENCE):
+        await asyncio.gather(*map(teacher, range(teachers)))
     return statuses
 
 
 async def send_to_predict(port: int, seconds: float, predict: Sequence[bytes]) -> list[float]:
-    """Request predictions at times fixed in advance; return the response times in ms."""
+    """Request predictions at times fixed in advance; return the response times in ms.
+
+    After the last of these times no more are sent: those that were due count with the time they have waited by then.
+    """
     begun, times = time.perf_counter(), list[float]()
 
     async def predictor(number: int) -> None:
@@ -101,13 +130,15 @@ async def send_to_predict(port: int, seconds: float, predict: Sequence[bytes]) -
         for place in range(number, int(seconds * RATE), PREDICTORS):
             due = begun + place / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            status, body = await connection.send(predict[place % len(predict)])
+            late = time.perf_counter() > begun + seconds
+            status, body = (200, b"") if late else await connection.send(predict[place % len(predict)])
             if status == 200:
                 times.append(1000 * (time.perf_counter() - due))
             elif status != 409:  # nothing has been learned yet
                 raise RuntimeError(body.decode())
 
-    await asyncio.gather(*map(predictor, range(PREDICTORS)))
+    async with asyncio.timeout(seconds + PATIENCE):
+        await asyncio.gather(*map(predictor, range(PREDICTORS)))
     return times
 
 
@@ -153,20 +184,25 @@ def served(options: Sequence[str]) -> Iterator[tuple[int, int]]:
             server = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
         try:
             while not (match := re.search(r"http://127.0.0.1:(\d+)", log.read_text())):
+                if server.poll() is not None:
+                    raise RuntimeError(log.read_text())
                 time.sleep(0.1)
             yield int(match[1]), server.pid
         finally:
             server.kill()
+            server.wait()
 
 
 def status_of(port: int) -> Any:
-    with urlopen(f"http://127.0.0.1:{port}/v1/status") as response:
+    with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=PATIENCE) as response:
         return json.load(response)
 
 
 def warm_up(port: int, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]) -> None:
+    """Put a service under load for a moment, and wait until the queue is empty, or it takes too long."""
     asyncio.run(load(port, 5, pace, teach, predict))
-    while status_of(port)["queue"]["waiting"]:
+    deadline = time.monotonic() + PATIENCE
+    while status_of(port)["queue"]["waiting"] and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
@@ -215,7 +251,7 @@ def measure_overload(seconds: float, pace: float, factor: float, options: Sequen
     teach, predict = requests(np.random.default_rng(0))
     with served(options) as (port, pid):
         warm_up(port, pace, teach, predict)
-        phases = [_phase(port, pid, seconds, rate, predict) for rate in (pace, factor * pace)]
+        phases = [phase(port, pid, seconds, rate, predict=predict) for rate in (pace, factor * pace)]
     (normal, normal_ms), (flooded, flooded_ms) = ((each["learned_per_second"], each["ms"]["p99"]) for each in phases)
     return {
         "capacity": phases[0],
@@ -225,29 +261,35 @@ def measure_overload(seconds: float, pace: float, factor: float, options: Sequen
     }
 
 
-def _phase(port: int, pid: int, seconds: float, pace: float, predict: Sequence[bytes]) -> dict[str, Any]:
+def phase(
+    port: int, pid: int, seconds: float, pace: float, *, predict: Sequence[bytes], body: str = "json"
+) -> dict[str, Any]:
     """Let another process teach, request predictions, and return what was measured."""
     command = [sys.executable, __file__, "--only-teach", str(port), "--seconds", str(seconds), "--teach", str(pace)]
+    command += ["--body", body]
     with subprocess.Popen(["nice", "-n", "19", *command], stdout=subprocess.PIPE) as flood:
         assert flood.stdout is not None
         flood.stdout.readline()  # its bodies are built
-        before, begun, used = status_of(port), time.perf_counter(), busy(pid)
+        before, begun = status_of(port), time.perf_counter()
+        learner = before["processes"]["learner"]
+        used = busy(pid), busy(learner)
         times = asyncio.run(send_to_predict(port, seconds, predict))
-        after, took, using = status_of(port), time.perf_counter() - begun, busy(pid)
+        after, took, using = status_of(port), time.perf_counter() - begun, (busy(pid), busy(learner))
         statuses = json.loads(flood.stdout.read())
+    cores = [round((now - then) / took, 2) for then, now in zip(used, using, strict=True)]
     return {
         "aimed_per_second": round(pace),
         "offered_per_second": round(BATCH * sum(statuses.values()) / seconds),
         "refused_requests": statuses.get("429", 0),
         "learned_per_second": round((after["examples"]["learned"] - before["examples"]["learned"]) / took),
         "ms": percentiles(times),
-        "cores_of_the_service": round((using - used) / took, 2),
+        "cores_used": {"service": cores[0], "learner": cores[1]},
     }
 
 
-def only_teach(port: int, seconds: float, pace: float) -> None:
+def only_teach(port: int, seconds: float, pace: float, body: str) -> None:
     """Teach, and print how often each status came."""
-    teach, _ = requests(np.random.default_rng(1))
+    teach, _ = requests(np.random.default_rng(1), body)
     print("ready", flush=True)
     print(json.dumps(Counter(asyncio.run(send_to_learn(port, seconds, pace, teach, FLOOD)))))
 
@@ -262,10 +304,11 @@ def main() -> None:
     )
     parser.add_argument("--set", action="append", default=[], help="A setting of the service: batches.size=128.")
     parser.add_argument("--overload", type=float, help="Then offer this many times as many, and compare.")
+    parser.add_argument("--body", choices=["json", "npy"], default="json", help=argparse.SUPPRESS)
     parser.add_argument("--only-teach", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only_teach:
-        only_teach(arguments.only_teach, arguments.seconds, arguments.teach)
+        only_teach(arguments.only_teach, arguments.seconds, arguments.teach, arguments.body)
         return
     options = ["--one-process"] if arguments.one_process else []
     options += [word for setting in arguments.set for word in ("--set", setting)]

@@ -3,58 +3,81 @@
 Run: python -m benchmarks.service_ratio      (about three minutes, on two quiet cores)
 
 The bare learner is that of the service, taught batches of 32 vectors from memory on one core. The service is that of
-service_load.py under more load than it can take, with few predictions.
+service_load.py, offered a quarter more than the bare learner takes by a process of low priority, as JSON and as .npy
+files, with ten predictions / s. Besides examples / s there is the CPU time of the learner's process for an example, as
+a share of the bare learner's: it says what a service adds wherever the learner has a core of its own.
 """
 
 import argparse
 import json
 import time
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 from benchmarks import service_load
-from benchmarks.service_load import BATCH, CLASSES, FEATURES
+from benchmarks.service_load import BATCH, CLASSES, FEATURES, phase, requests, served, warm_up
 
 from evenkeel.service.config import load_service
 from evenkeel.service.opening import fresh
 
+MORE = 1.25  # times as many examples as the bare learner takes are offered
 
-def bare(seconds: float) -> float:
-    """Return how many examples a bare learner learns per second."""
+
+def bare(seconds: float) -> tuple[float, float]:
+    """Return how many examples a bare learner learns per second, and per second of CPU time."""
     learner, generator = fresh(load_service({"input": {"features": FEATURES}})), np.random.default_rng(0)
     means = generator.normal(size=(CLASSES, FEATURES))
     labels = generator.integers(0, CLASSES, (200, BATCH))
     batches = (means[labels] + generator.normal(size=(200, BATCH, FEATURES))).astype(np.float32)
-    learned, begun = 0, time.perf_counter()
+    learned, begun, used = 0, time.perf_counter(), time.process_time()
     while (took := time.perf_counter() - begun) < seconds:
         place = learned // BATCH % len(batches)
         keys = [f"{learned}-{number}" for number in range(BATCH)]
         learner.learn(batches[place], labels[place].tolist(), key=keys)
         learned += BATCH
-    return learned / took
+    return learned / took, learned / (time.process_time() - used)
+
+
+def compare(seconds: float, body: str) -> dict[str, Any]:
+    """Return examples / s of both, and their ratios: of those, and of those by CPU time of the learner."""
+    first = bare(seconds / 4)
+    with served([]) as (port, pid):
+        teach, predict = requests(np.random.default_rng(0), body)
+        warm_up(port, first[0], teach, predict)
+        measured = phase(port, pid, seconds, MORE * first[0], predict=predict, body=body)
+    second = bare(seconds / 4)
+    alone, by_cpu = ((one + other) / 2 for one, other in zip(first, second, strict=True))
+    taught = measured["learned_per_second"]
+    return {
+        "body": body,
+        "bare": round(alone),
+        "service": taught,
+        "ratio": round(taught / alone, 2),
+        "ratio_by_cpu": round(taught / max(0.01, measured["cores_used"]["learner"]) / by_cpu, 2),
+        **{name: measured[name] for name in ("offered_per_second", "refused_requests", "cores_used")},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--teach", type=float, default=6_000, help="Examples to offer, per second.")
     parser.add_argument("--predictions", type=int, default=10, help="Predictions to request, per second.")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     service_load.RATE = arguments.predictions
-    ratios = []
-    for _ in range(arguments.rounds):
-        alone = bare(arguments.seconds / 2)
-        measured = service_load.measure(arguments.seconds, arguments.teach)
-        alone = (alone + bare(arguments.seconds / 2)) / 2
-        served = measured["learned_per_second"]
-        assert isinstance(served, int)
-        ratios.append(served / alone)
-        result = {"bare": round(alone), "service": served, "ratio": round(ratios[-1], 2)}
-        print(json.dumps({**result, "cores_used": measured["cores_used"]}))
-    print(json.dumps({"ratio": round(median(ratios), 2), "from": round(min(ratios), 2), "to": round(max(ratios), 2)}))
+    rounds = [compare(arguments.seconds, body) for _ in range(arguments.rounds) for body in ("json", "npy")]
+    for each in rounds:
+        print(json.dumps(each))
+    for body in ("json", "npy"):
+        of_body = [each for each in rounds if each["body"] == body]
+        print(
+            json.dumps(
+                {"body": body} | {name: median(each[name] for each in of_body) for name in ("ratio", "ratio_by_cpu")}
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -42,6 +42,28 @@ def with_rows(tensor: Tensor, rows: int) -> Tensor:
     return wider[:rows]
 
 
+@torch.no_grad()
+def with_columns(matrix: Tensor, columns: int) -> Tensor:
+    """Return a matrix with more columns, of zeros. Most calls copy nothing: rows are made longer by half at a time."""
+    width, room = matrix.shape[1], row_length(matrix)
+    if columns <= room:
+        return matrix.detach().as_strided((len(matrix), columns), (room, 1))  # what was never used is still zero
+    return with_row_length(matrix, max(columns, width + width // 2), columns)
+
+
+@torch.no_grad()
+def with_row_length(matrix: Tensor, length: int, columns: int | None = None) -> Tensor:
+    """Return a copy of a matrix with rows of this length, of which `columns` are visible, or as many as it has."""
+    wider = matrix.new_zeros(len(matrix), length)
+    wider[:, : matrix.shape[1]] = matrix
+    return wider[:, : matrix.shape[1] if columns is None else columns]
+
+
+def row_length(matrix: Tensor) -> int:
+    """Return how many numbers there are from the beginning of one row to that of the next."""
+    return matrix.stride(0) if len(matrix) > 1 and matrix.stride(1) == 1 else matrix.shape[1]
+
+
 def version(module: nn.Module) -> tuple[int, ...]:
     """Return a value that differs after every in-place change of a parameter or buffer."""
     tensors = chain(module.parameters(), module.buffers())

@@ -1,6 +1,7 @@
 """CBA apart from its gradient: when it acts, what it does not change, and that it leaves other generators alone."""
 
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,6 +238,50 @@ def test_most_growths_copy_no_row_of_the_adaptors_output_layer() -> None:
             moves = last.weight.data_ptr(), moves[1] + 1
     assert moves[1] < 20
     assert adaptor.state_dict()["g"]["2.weight"].untyped_storage().nbytes() == 499 * 8 * 4
+
+
+def test_most_growths_copy_no_row_of_the_adaptors_input_layer() -> None:
+    adaptor = ek.CBA(hidden=(8,), every=1)
+    learn_all(learner(ek.ER(), adaptor), images())
+    first = adaptor.g[0]
+    assert isinstance(first, torch.nn.Linear)
+    assert first.weight.is_contiguous()  # without growth there is no room to spare
+    before, moves = first.weight.detach().clone(), (-1, 0)
+    for outputs in range(5, 500):
+        adaptor.grow(outputs)
+        average = adaptor.optimizer.state[first.weight]["exp_avg"]
+        assert first.weight.shape == average.shape == (8, outputs)
+        assert not first.weight[:, 4:].any()
+        assert not average[:, 4:].any()
+        assert torch.equal(first.weight[:, :4], before)
+        if first.weight.data_ptr() != moves[0]:
+            moves = first.weight.data_ptr(), moves[1] + 1
+    assert moves[1] < 20
+    assert adaptor.state_dict()["g"]["0.weight"].untyped_storage().nbytes() == 499 * 8 * 4
+
+
+def test_a_loaded_adaptor_has_rows_of_the_same_length_and_grows_in_them(tmp_path: Path) -> None:
+    """A product with rows of another length might round differently, and then a crash would change bits."""
+    net = ek.mlp(features=6, classes=2, hidden=(8,))
+    original = ek.Learner(net, ek.ER(), adaptor=ek.CBA(hidden=(8,), every=1), memory=20)
+    x = torch.randn(30, 2, 6, generator=torch.Generator().manual_seed(0))
+    batches = [(each, [f"a{number}", f"b{number}"]) for number, each in enumerate(x)]
+    for batch in batches[:4]:
+        original.learn(*batch)
+    original.save(tmp_path / "learner.ek")
+    again = ek.Learner.load(tmp_path / "learner.ek")
+    for batch in batches[4:]:
+        assert row_lengths(original, again)[0] == row_lengths(original, again)[1]
+        for each in (original, again):
+            each.learn(*batch)
+    assert row_lengths(again)[0] > len(again.classes)
+    assert not differences(snapshot(again), snapshot(original))
+
+
+def row_lengths(*learners: ek.Learner) -> list[int]:
+    """Return the strides of the rows of the adaptors' input layers."""
+    adaptors = [each.adaptor for each in learners]
+    return [next(each.g.parameters()).stride(0) for each in adaptors if isinstance(each, ek.CBA)]
 
 
 def test_growth_keeps_what_the_adaptor_learned() -> None:

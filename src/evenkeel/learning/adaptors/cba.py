@@ -30,7 +30,7 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import derive, global_seed
-from evenkeel.learning.torch_utils import copied, with_rows
+from evenkeel.learning.torch_utils import copied, row_length, with_columns, with_row_length, with_rows
 from evenkeel.learning.types import View
 
 STARTS = ("old-classes", "second-task", "first")
@@ -190,23 +190,23 @@ class CBA(Adaptor):
 
     @torch.no_grad()
     def grow(self, outputs: int) -> None:
-        """Widen g to `outputs`. Old weights stay; new inputs and outputs start at zero, in Adam's averages too.
-
-        Only the input layer is copied each time: with room to spare, its rows would not be adjacent, and a product with
-        such a matrix may round differently.
-        """
-        columns = partial(nn.functional.pad, pad=(0, outputs - self._outputs))
+        """Widen g to `outputs`. Old weights stay; new inputs and outputs start at zero, in Adam's averages too."""
         rows = partial(with_rows, rows=outputs)
         self._outputs = outputs
-        first, last = self.g[0], self.g[-1]
-        assert isinstance(first, nn.Linear)
+        first, last = self._first, self.g[-1]
         assert isinstance(last, nn.Linear)
         first.in_features = last.out_features = outputs
-        first.weight = self._widened(first.weight, columns)
+        first.weight = self._widened(first.weight, partial(with_columns, columns=outputs))
         last.weight = self._widened(last.weight, rows)
         last.bias = self._widened(last.bias, rows)
         if self._prior is not None:
             self._prior.grow(outputs)
+
+    @property
+    def _first(self) -> nn.Linear:
+        first = self.g[0]
+        assert isinstance(first, nn.Linear)
+        return first
 
     def _widened(self, weight: Tensor, widen: Callable[[Tensor], Tensor]) -> nn.Parameter:
         """Return a wider parameter that replaces `weight` in Adam, which keeps its averages."""
@@ -220,14 +220,22 @@ class CBA(Adaptor):
         return new
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state, without the room to spare that a tensor may have."""
+        """Return a copy of the state, without the room to spare that a tensor may have.
+
+        The length of the input layer's rows is part of it: a product with other rows might round differently.
+        """
         counts = {"updates": self._updates, "boundaries": self._boundaries}
         prior = {} if self._prior is None else {"prior": self._prior.state_dict()}
-        state = {"g": dict(self.g.state_dict()), "optimizer": self.optimizer.state_dict(), **counts, **prior}
+        length = row_length(self._first.weight)
+        room = {} if length == self._outputs else {"row_length": length}
+        state = {"g": dict(self.g.state_dict()), "optimizer": self.optimizer.state_dict(), **counts, **prior, **room}
         copy: dict[str, Any] = copied(state)
         return copy
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        length = state.get("row_length", self._outputs)  # without growth there is no room to spare
+        if length != row_length(self._first.weight):
+            self._first.weight = self._widened(self._first.weight, partial(with_row_length, length=length))
         self.g.load_state_dict(state["g"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer.zero_grad()  # a refused update may have left gradients
