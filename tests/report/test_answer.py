@@ -14,9 +14,10 @@ from evenkeel.report import bias
 from evenkeel.report.answer import answer, findings
 from evenkeel.report.charts import each_or_ends
 from evenkeel.report.elements import BigNumber, Charts, Part, Section
+from evenkeel.report.figures import Heights, _whiskers
 from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
-from evenkeel.report.sections import accuracy_curves
+from evenkeel.report.sections import accuracy_curves, final_accuracy
 from evenkeel.results.groups import gain, paired
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
@@ -91,7 +92,7 @@ def test_many_comparisons_are_corrected_for_their_number() -> None:
     lucky = [1.0, 2.0, 1.5]
     alone, among = Scene(_grid(lucky)), Scene(_grid(lucky, *[[1.0, -1.0, 0.1]] * 9))
     assert "ACC got better" in findings(alone, [MEASURES["acc"]])[0]
-    assert "no significant change in all" in findings(among, [MEASURES["acc"]])[0]
+    assert "no significant change in any" in findings(among, [MEASURES["acc"]])[0]
 
 
 def test_many_methods_are_averaged_on_the_first_screen_and_single_below() -> None:
@@ -158,3 +159,19 @@ def test_long_settings_are_folded(tmp_path: Path) -> None:
     long = [(summary, text) for summary, text in folded if names[77] in text and "<" not in text]
     assert len(long) == 2
     assert all(len(summary) < 200 for summary, _ in long)
+
+
+def test_whiskers_end_where_no_value_can_be() -> None:
+    """Of a mean of 2 and one of 99 percent, each with an interval of 5 points, the whiskers end at 0 and 100."""
+    heights = Heights(np.array([2.0, 50.0, 99.0]), np.array([5.0, 5.0, 5.0]))
+    assert _whiskers(heights, percent=True).tolist() == [[2.0, 5.0, 5.0], [5.0, 5.0, 1.0]]
+    assert _whiskers(heights, percent=False).tolist() == [[5.0] * 3] * 2
+
+
+@pytest.mark.parametrize(("classes", "bars"), [(10, True), (100, False)])
+def test_a_caption_speaks_of_whiskers_only_where_there_are_bars(classes: int, bars: bool) -> None:
+    """Five tasks of two methods are bars, fifty of them a matrix."""
+    scene = Scene(make_runs(3, ["ER"], classes=classes, tasks=classes // 2, steps=8))
+    shown = next(part for part in _parts(final_accuracy(scene)) if isinstance(part, Charts))
+    assert ("cells" not in shown.charts[0].picture.values) == bars
+    assert ("Whiskers" in shown.caption) == bars

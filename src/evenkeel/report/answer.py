@@ -12,6 +12,7 @@ from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.significance import LEVEL, Comparison, compare
 
 Pair = tuple[Group, Group]
+NO_CHANGE = "no significant change"
 
 
 def answer(scene: Scene) -> list[Charts | BigNumber]:
@@ -117,8 +118,11 @@ def _overall(sides: Sequence[Pair], measure: Measure) -> str:
     tests = compare([pair for pair, change in changes if change.half is not None], [name])
     outcomes = Counter(_outcome(test, measure) for test in tests)
     outcomes["too few seeds to tell"] = len(changes) - len(tests)
+    every = {NO_CHANGE: "any"}
     counts = [
-        f"{outcome} in {'all' if count == len(changes) else count}" for outcome, count in outcomes.items() if count
+        f"{outcome} in {every.get(outcome, 'all') if count == len(changes) else count}"
+        for outcome, count in outcomes.items()
+        if count
     ]
     low, high = (minus(f"{end(change.mean for _, change in changes):+.1f}") for end in (min, max))
     how = f" (paired t-tests at {LEVEL:.0%} with Holm's correction)" if tests else ""
@@ -128,7 +132,7 @@ def _overall(sides: Sequence[Pair], measure: Measure) -> str:
 
 def _outcome(test: Comparison, measure: Measure) -> str:
     if not test.significant or test.difference is None:
-        return "no significant change"
+        return NO_CHANGE
     return f"significantly {'better' if (test.difference.mean > 0) == measure.higher_is_better else 'worse'}"
 
 

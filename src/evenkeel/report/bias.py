@@ -7,11 +7,10 @@ import numpy as np
 
 from evenkeel.report.charts import (
     BANDS,
-    BARS,
     MOST_LINES,
+    about_whiskers,
     class_order,
     each_or_ends,
-    have_whiskers,
     heights_of,
     line_charts,
     lines_of,
@@ -56,11 +55,11 @@ def _sides(scene: Scene, heights: Mapping[str, Heights]) -> dict[str, Heights]:
 
 def _tilt(scene: Scene, heights: Mapping[str, Heights], looks: Mapping[str, Look], about: str = "") -> Charts:
     fair = fair_shares(scene)
-    picture = by_name(looks, ByName(heights, scene.task_ticks, "task", "predictions (%)", fair=fair, highest=102.0))
+    picture = by_name(looks, ByName(heights, scene.task_ticks, "task", "predictions (%)", fair=fair, percent=True))
     if "cells" in picture.values:
         marks = "the first row has the true shares. Red: more than fair, darkest from twice the fair share; blue: less."
     else:
-        marks = f"the long marks are the true shares of the tasks. {BARS if have_whiskers(heights) else ''}"
+        marks = f"the long marks are the true shares of the tasks. {about_whiskers(picture, heights)}"
     caption = (
         "Share of the test samples predicted as each task's classes, after the whole stream. Even keel: every task "
         f"gets its fair share; a last task far above it shows recency bias. Here {marks} {about}"
@@ -133,7 +132,7 @@ def class_forgetting(scene: Scene) -> Section | None:
         "Forgetting of each class: its best recall at the end of any task minus its recall at the end, in points, mean "
         "over seeds; below 0 it is best at the end. Classes are in the order of their tasks if all runs share "
         "it; those that no test before the last recognised are left out. "
-        f"{BARS.split(',', maxsplit=1)[0] + '.' if 'cells' not in picture.values and have_whiskers(ordered) else ''}"
+        f"{about_whiskers(picture, ordered, percent=False)}"
     )
     return Section("Forgetting by class", [Charts(caption, [Chart("Forgetting by class", picture)])])
 

@@ -7,6 +7,7 @@ import numpy as np
 from evenkeel.report.elements import Chart, Charts, minus
 from evenkeel.report.figures import Heights, curves
 from evenkeel.report.scene import Scene, Series, series
+from evenkeel.report.svg import Picture
 from evenkeel.results.measures import Measure
 from evenkeel.results.run_files import Results
 
@@ -15,7 +16,6 @@ BANDS = (
     "seeds, their range; with one, none."
 )
 MOST_LINES = 8  # in one chart
-BARS = "Whiskers: the 95% interval of the mean over seeds, cut off at 0 and 100."
 
 
 def lines_of(scene: Scene, points: Callable[[Results], Mapping[int, float]]) -> dict[str, Series]:
@@ -63,9 +63,11 @@ def heights_of(scene: Scene, by_task: Sequence[Measure]) -> dict[str, Heights]:
     return {label: Heights.of(known) for label, each in estimates.items() if (known := [e for e in each if e])}
 
 
-def have_whiskers(heights: Mapping[str, Heights]) -> bool:
-    """Return whether any of the heights has an interval."""
-    return any(each.half.any() for each in heights.values())
+def about_whiskers(picture: Picture, heights: Mapping[str, Heights], *, percent: bool = True) -> str:
+    """Return a sentence on the whiskers of a picture of these heights: none on a matrix, or without intervals."""
+    if "cells" in picture.values or not any(each.half.any() for each in heights.values()):
+        return ""
+    return f"Whiskers: the 95% interval of the mean over seeds{', cut off at 0 and 100' * percent}."
 
 
 def class_order(scene: Scene, count: int) -> list[int]:

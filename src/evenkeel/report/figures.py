@@ -96,13 +96,21 @@ class ByName:
     ylabel: str
     fair: Array | None = None  # a mark for each name
     centre: float | None = None  # what is neither high nor low, in a matrix without marks
-    highest: float | None = None  # the end of the axis
+    percent: bool = False  # whether no value can be below 0 or above 100
 
 
 def by_name(looks: Mapping[str, Look], values: ByName) -> Picture:
     """Draw bars for each name, or, if they would be too many, a matrix of them around `fair` or `centre`."""
     few = len(values.heights) * len(values.names) <= MOST_BARS
     return _bars(looks, values) if few else _matrix(values)
+
+
+def _whiskers(heights: Heights, *, percent: bool) -> Array:
+    """Return how far the whiskers reach below and above the means."""
+    low, high = heights.mean - heights.half, heights.mean + heights.half
+    if percent:
+        low, high = low.clip(0, 100), high.clip(0, 100)
+    return np.array([heights.mean - low, high - heights.mean])
 
 
 def _bars(looks: Mapping[str, Look], values: ByName) -> Picture:
@@ -117,7 +125,7 @@ def _bars(looks: Mapping[str, Look], values: ByName) -> Picture:
         handles: list[Any] = []
         for place, (label, each) in enumerate(heights.items()):
             x = places + (place - (count - 1) / 2) * 0.8 / count
-            errors = each.half if each.half.any() else None
+            errors = _whiskers(each, percent=values.percent) if each.half.any() else None
             drawn = axes.bar(x, each.mean, 0.74 / count, yerr=errors, error_kw=WHISKERS, **fill_style(looks[label]))
             mark(f"series-{place}", *_artists(drawn), *_artists(drawn.errorbar))
             handles.append(Patch(**fill_style(looks[label])))
@@ -127,7 +135,7 @@ def _bars(looks: Mapping[str, Look], values: ByName) -> Picture:
         add_names(axes.set_xticks, names, room=AXIS)
         axes.set(xlabel=values.xlabel, ylabel=values.ylabel, xlim=(-0.6, len(names) - 0.4))
         low, high = axes.get_ylim()
-        axes.set_ylim(min(0.0, low), high if values.highest is None else min(values.highest, high))
+        axes.set_ylim(min(0.0, low), min(102.0, high) if values.percent else high)
         if low < 0:
             axes.axhline(0, color=MUTED, linewidth=0.9)
         add_legend(figure, handles, labels)
@@ -154,8 +162,10 @@ def _interval(label: str, look: Look, values: Heights) -> dict[str, Any]:
 def _matrix(values: ByName) -> Picture:
     """Draw the means as a matrix, below the fair shares if they are known."""
     fair, rows, means = values.fair, list(values.heights), np.array([each.mean for each in values.heights.values()])
+    highest = 100.0 if values.percent else None
     if fair is not None:
         rows, means = ["fair share", *rows], np.vstack([fair, means])
+        highest = float(fair.max())  # darkest: nothing, twice the fair share
     return heat_map(
         means,
         rows=rows,
@@ -164,7 +174,7 @@ def _matrix(values: ByName) -> Picture:
         ylabel="",
         numbers=len(values.names) <= MOST_NUMBERS,
         centre=values.centre if fair is None else fair,
-        highest=values.highest if fair is None else float(fair.max()),  # darkest: nothing, twice the fair share
+        highest=highest,
         longest=36,
         size=(4.8, max(1.9, 0.8 + (0.19 if len(rows) <= 20 else 0.16) * len(rows))),
     )

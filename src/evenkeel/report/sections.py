@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from evenkeel.report.charts import BANDS, BARS, each_or_ends, have_whiskers, heights_of, line_charts, lines_of
+from evenkeel.report.charts import BANDS, about_whiskers, each_or_ends, heights_of, line_charts, lines_of
 from evenkeel.report.elements import WIDEST, Chart, Charts, Note, Section, split
 from evenkeel.report.figures import ByName, by_name
 from evenkeel.report.matrices import memories
@@ -52,8 +52,8 @@ def final_accuracy(scene: Scene) -> Section | None:
     heights = heights_of(scene, by_task)
     if not heights:
         return None
-    caption = f"Accuracy on each task after the whole stream. {BARS if have_whiskers(heights) else ''}"
-    picture = by_name(scene.looks, ByName(heights, scene.task_ticks, "task", "accuracy (%)", highest=102.0))
+    picture = by_name(scene.looks, ByName(heights, scene.task_ticks, "task", "accuracy (%)", percent=True))
+    caption = f"Accuracy on each task after the whole stream, in percent. {about_whiskers(picture, heights)}".strip()
     chart = Chart("Final accuracy on each task", picture)
     about = "Final accuracy on each task, in numbers."
     return Section("Final accuracy by task", [Charts(caption, [chart]), *_by_task(scene, about, by_task)])
