@@ -1,7 +1,7 @@
 """Scenarios: which sample arrives in which task, and in what order. Pure functions of labels, settings and seed.
 
-If tasks are made of classes, `tasks` lists the classes of each (see `data.tasks`); samples of a class that is in no task
-are left out. If they are made of domains, `tasks` is their number, and each has all classes.
+If tasks are made of classes, `tasks` lists the classes of each (see `data.tasks`); samples of a class in no task are
+left out. If they are made of domains, `tasks` is their number, and each has all classes.
 """
 
 from collections.abc import Callable, Sequence
