@@ -20,8 +20,8 @@ from evenkeel.data.scenarios import (
     offline,
     permuted,
     rotated,
-    task_classes,
 )
+from evenkeel.data.tasks import task_classes
 from evenkeel.errors import InputError, SettingsError
 
 FIVE_BY_TWO = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]

@@ -13,9 +13,10 @@ from torch import Tensor
 from evenkeel.config.build import adaptor_of, make_learner, method_of, task_free, with_policy
 from evenkeel.config.parts import PartSettings
 from evenkeel.data.dataset import DataSet, Progress, Split
-from evenkeel.data.scenarios import SCENARIOS, Plan, mixed, task_classes
+from evenkeel.data.scenarios import SCENARIOS, Plan, mixed
 from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
+from evenkeel.data.tasks import task_classes
 from evenkeel.data.unclean import UNCLEAN, imbalanced, noisy
 from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.experiment.config import Config
