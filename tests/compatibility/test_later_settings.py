@@ -4,17 +4,15 @@ The package is copied, a setting is added to a method, to CBA and to the learner
 """
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import evenkeel as ek
 from evenkeel.grids.ledger import Ledger, run_key
+from tests.helpers.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 OLD = Path(__file__).parent / "0.1"
@@ -30,10 +28,18 @@ KEPT = {  # where the setting is kept under its name, as the house asks of every
     "learning/adaptors/cba.py": ("self.training = training\n", "        self.zeal = zeal\n"),
     "learning/learner.py": ("self.statistics = statistics\n", "        self.zeal = zeal\n"),
 }
-PROGRAM = """
+HEAD = """
 import json, sys
 from pathlib import Path
+
+root, work, versions = Path("{root}"), Path("{work}"), {versions}
+for module in [name for name in sys.modules if name.partition(".")[0] == "evenkeel"]:
+    del sys.modules[module]  # the package itself, which the process had imported before
+sys.path.insert(0, str(work / "src"))
+"""
+PROGRAM = """
 import evenkeel as ek
+from evenkeel.experiment import run
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.results.groups import groups
 from evenkeel.results.run_files import started_of
@@ -42,7 +48,7 @@ from evenkeel.config.build import make_learner
 from evenkeel.cli import app
 from typer import testing as runner
 
-root, work = Path({root!r}), Path({work!r})
+run._versions = lambda: versions
 assert work in Path(ek.__file__).parents
 settings = ["limits.train=20", "limits.test=20", "net.width=4", "evaluation.every=4", "evaluation.alignment=5"]
 half = ek.load_config("digits-cba", [*settings, "method.name=derpp"])
@@ -71,7 +77,7 @@ eager = make_learner(ek.load_config("digits", ["learner.zeal=0.75"]), (1, 8, 8),
 eager.save(work / "eager.ek")
 made["kept"] = ek.Learner.load(work / "eager.ek").zeal
 made["listed"] = runner.CliRunner().invoke(app, ["list", "settings"], env={"COLUMNS": "200"}).output
-print(json.dumps(made))
+(work / "answer.json").write_text(json.dumps(made))
 """
 
 
@@ -89,16 +95,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     shutil.copytree(OLD / "run", work / "run")
     shutil.copytree(OLD / "service", work / "service")
     first = json.loads((OLD / "run" / "records.jsonl").read_text().splitlines()[0])
-    program = f"from evenkeel.experiment import run\nrun._versions = lambda: {first['versions']!r}\n{PROGRAM}"
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(ROOT), str(work)],
-        env={**os.environ, "PYTHONPATH": str(work / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    code = HEAD.format(root=ROOT, work=work, versions=first["versions"]) + PROGRAM
+    assert run_python(code, work, work / "log") == 0, (work / "log").read_text()
+    answer: dict[str, object] = json.loads((work / "answer.json").read_text())
     return answer
 
 
