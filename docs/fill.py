@@ -117,7 +117,7 @@ def _accuracy_along_the_stream(figure: Figure) -> None:
     for begin, end, task in zip(starts, starts[1:], scene.first.started.tasks, strict=False):
         digits = " and ".join(map(str, task["classes"]))
         axes.text((begin + end) / 2, 101.5, digits, ha="center", color=MUTED)
-    axes.set(xlabel="batches of 10 images", ylabel="accuracy on the digits so far, %", ylim=(50, 101), xlim=(0, None))
+    axes.set(xlabel="batches of 10 images", ylabel="accuracy on the digits so far, %", ylim=(None, 101), xlim=(0, None))
     axes.margins(x=0)
 
 

@@ -21,7 +21,7 @@ tasks = 2
 trials = 5
 together = 2
 seeds = 2
-set = { "limits.train" = 10, "limits.test" = 20, "evaluation.every" = 0, "evaluation.alignment" = 0, "net.width" = 4, "threads" = 1 }
+set = { "limits.train" = 10, "limits.test" = 20, "evaluation.every" = 0, "evaluation.alignment" = 0, "net.width" = 4 }
 [space]
 "optimizer.lr" = { low = 0.001, high = 1.0, log = true }
 "memory.capacity" = { low = 5, high = 50 }
