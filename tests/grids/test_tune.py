@@ -21,7 +21,12 @@ tasks = 2
 trials = 5
 together = 2
 seeds = 2
-set = { "limits.train" = 10, "limits.test" = 20, "evaluation.every" = 0, "evaluation.alignment" = 0, "net.width" = 4, "threads" = 1 }
+[set]
+threads = 1
+"limits.train" = 10
+"limits.test" = 20
+"net.width" = 4
+evaluation = { every = 0, alignment = 0 }
 [space]
 "optimizer.lr" = { low = 0.001, high = 1.0, log = true }
 "memory.capacity" = { low = 5, high = 50 }
