@@ -24,7 +24,7 @@ GRID = """
 seeds = 2
 [[blocks]]
 base = "digits"
-set = { limits = { train = 40, test = 20 }, net = { width = 4 }, evaluation = { every = 0, alignment = 0 } }
+set = { limits = { train = 40, test = 20 }, "net.width" = 4, evaluation = { every = 0, alignment = 0 }, threads = 1 }
 vary = { "adaptor.name" = ["none", "cba"], "method.name" = ["er", "derpp"] }
 """
 

@@ -2,8 +2,6 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from itertools import cycle
@@ -20,7 +18,7 @@ import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
 from tests.helpers.cases import thinned
 from tests.helpers.moments import Moments
-from tests.helpers.processes import fork_server
+from tests.helpers.processes import fork_server, run_python
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 STREAM = images(batches=8)
@@ -62,13 +60,11 @@ def test_growth_happens_where_the_test_above_says() -> None:
 
 
 CONTINUE = """
-import sys, torch
 import evenkeel as ek
 from tests.helpers.streams import images, learn_all
-torch.set_num_threads(1)
-learner = ek.Learner.load(sys.argv[1])
+learner = ek.Learner.load("learner")
 print(learn_all(learner, images()[5:]))
-learner.save(sys.argv[1])
+learner.save("learner")
 """
 
 
@@ -84,10 +80,9 @@ def test_resume_in_a_new_process(method: str, repeats: int, tmp_path: Path) -> N
     records = learn_all(straight, stream[5:])
     learn_all(stopped, stream[:5])
     stopped.save(tmp_path / "learner")
-    done = subprocess.run(
-        [sys.executable, "-c", CONTINUE, str(tmp_path / "learner")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == str(records)
+    log = tmp_path / "log"
+    assert run_python(CONTINUE, tmp_path, log) == 0, log.read_text()
+    assert log.read_text().strip() == str(records)
     assert differences(snapshot(straight), snapshot(ek.Learner.load(tmp_path / "learner"))) == []
 
 
