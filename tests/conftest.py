@@ -4,7 +4,6 @@ from collections.abc import Generator
 from tempfile import TemporaryDirectory
 
 import pytest
-import torch
 from hypothesis import settings
 
 from tests.helpers.browsers import browser
@@ -15,8 +14,14 @@ __all__ = ["browser"]
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
-# The nets of the tests are tiny, and the tests themselves run in parallel.
-torch.set_num_threads(1)
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use one thread: the nets of the tests are tiny, and the tests themselves run in parallel."""
+    if config.getoption("numprocesses", None) is None or hasattr(config, "workerinput"):  # tests run in this process
+        import torch
+
+        torch.set_num_threads(1)
+
 
 HAS_SLOW = pytest.StashKey[dict[str, bool]]()
 
