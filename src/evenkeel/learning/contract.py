@@ -16,6 +16,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import Method
 from evenkeel.learning.registry import settings
 from evenkeel.learning.rng import global_seed
+from evenkeel.learning.torch_utils import copied
 from evenkeel.learning.trial import MakeMethod
 from evenkeel.learning.types import View
 
@@ -46,7 +47,7 @@ def check_method(make: MakeMethod) -> list[str]:
 
 def snapshot(learner: Learner) -> dict[str, Any]:
     """Return a copy of the whole state of a learner, flattened: path -> tensor or plain value."""
-    return dict(_flat("", copy.deepcopy(learner.state())))
+    return {path: copied(value) for path, value in _flat("", learner.state())}
 
 
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:

@@ -178,28 +178,26 @@ def interrupted(_: Tensor) -> Tensor:
     raise KeyboardInterrupt
 
 
-FAILURES: dict[str, tuple[Callable[[Tensor], Tensor], type[BaseException]]] = {
-    "infinite loss": (lambda loss: loss * torch.inf, ek.DivergenceError),
-    "infinite gradient": (lambda loss: loss + (loss * 0).sqrt(), ek.DivergenceError),
-    "interrupt": (interrupted, KeyboardInterrupt),
-}
+FAILURES: tuple[tuple[Callable[[Tensor], Tensor], type[BaseException]], ...] = (
+    (lambda loss: loss * torch.inf, ek.DivergenceError),
+    (lambda loss: loss + (loss * 0).sqrt(), ek.DivergenceError),  # an infinite gradient
+    (interrupted, KeyboardInterrupt),
+)
 
 
-@pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("name", ALL)
-def test_a_refused_update_restores_its_state(name: str, failure: str) -> None:
-    """The last call of `loss` in a step, after any outer step, fails at every second batch."""
+def test_a_refused_update_restores_its_state(name: str) -> None:
+    """Each batch is refused at first: the last call of `loss` in a step, after any outer step, fails in some way."""
     one, plain = learner(ek.ER(), ALL[name]()), learner(ek.ER(), ALL[name]())
     loss = one.method.loss
-    spoil, error = FAILURES[failure]
 
-    def failing(new: ek.View, old: Sequence[ek.View]) -> Tensor:
+    def failing(spoil: Callable[[Tensor], Tensor], new: ek.View, old: Sequence[ek.View]) -> Tensor:
         outer = not new.features.requires_grad  # an outer step uses features as constants
         return loss(new, old) if outer else spoil(loss(new, old))
 
-    for x, y in images(batches=4):
+    for (x, y), (spoil, error) in zip(images(batches=6), (*FAILURES, *FAILURES), strict=True):
         before, generators = adaptor_of(one), copied_generators(one)
-        one.method.loss = failing  # type: ignore[method-assign]
+        one.method.loss = partial(failing, spoil)  # type: ignore[method-assign]
         with pytest.raises(error):
             one.learn(x, y)
         assert not differences(before, adaptor_of(one))
@@ -217,13 +215,13 @@ def copied_generators(one: ek.Learner) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", ALL)
 def test_measuring_the_alignment_does_not_move_it(name: str) -> None:
     one = learner(ek.ER(), ALL[name]())
-    stream = images()
-    learn_all(one, stream[:7])
-    for _ in range(4):
+    *stream, last = images(batches=4)
+    learn_all(one, stream)
+    for _ in range(3):
         before = snapshot(one)
-        assert one.alignment(*stream[7]) is not None
+        assert one.alignment(*last) is not None
         assert not differences(before, snapshot(one))
-        one.learn(*stream[7])
+        one.learn(*last)
 
 
 def test_the_alignment_is_that_of_an_update_with_these_labels() -> None:
