@@ -215,7 +215,8 @@ def _added(runs: Sequence[Results], base: Sequence[Results]) -> Estimate | None:
 def _streams_table(ledger: str) -> str:
     """Return ACC by stream (rows) and variant (columns), and what CBA adds to the prior, paired by seed."""
     runs = _finished(ledger)
-    shown = ("alone", "CBA", "Prior", "CBA with prior")
+    variants = set(map(_variant, runs))
+    shown = [name for name in ("alone", "CBA", "Prior", "CBA with prior") if name in variants]
     rows = []
     for stream in sorted({_stream(run) for run in runs}):
         by = {name: [run for run in runs if _stream(run) == stream and _variant(run) == name] for name in shown}

@@ -12,7 +12,7 @@ COMPLETED: dict[str, tuple[str, list[str]]] = {  # a line up to the cursor, and 
     "a command of a group": ("evenkeel ledger ex", ["export"]),
     "an option": ("evenkeel grid grid.toml --wo", ["--workers"]),
     "a topic": ("evenkeel list me", ["methods", "measures"]),
-    "presets": ("evenkeel run ", ["clinc150", "digits", "digits-cba", "paper/"]),
+    "presets": ("evenkeel run ", ["clinc150", "digits", "digits-cba", "keel/", "paper/"]),
     "a preset": ("evenkeel run cl", ["clinc150"]),
     "composed presets": ("evenkeel run paper/", ["paper/cifar10", "paper/cifar100", "paper/tiny-imagenet"]),
     "the next part": ("evenkeel run paper/cifar10-b", ["paper/cifar10-blurry", "paper/cifar10-bic"]),

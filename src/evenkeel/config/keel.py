@@ -27,10 +27,10 @@ def keel(
     classes: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> Learner:
-    """Return a learner with the best recipe that is known for a budget.
+    """Return a learner with the recipe that this library recommends; provisional, see presets/keel.toml.
 
     budget: what learning may cost, in units of plain experience replay with the same batches; the recipe is the most
-    expensive one within it (docs/keel.md has their measured costs). The other arguments are those of `Learner`.
+    expensive one within it. The other arguments are those of `Learner`.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> learner = keel(mlp(features=4, classes=2), memory=10)
