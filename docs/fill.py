@@ -154,6 +154,11 @@ def _runs(ledger: str) -> list[Results]:
     return [Results.read(path) for path in find_runs([ROOT / ledger])]
 
 
+@cache
+def _all_runs(ledger: str) -> list[Results]:
+    return [Results.read(path) for path in find_runs([ROOT / ledger])]
+
+
 def _memory(run: Results) -> int:
     return int(run.started.config["memory"]["capacity"])
 

@@ -35,6 +35,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         files[file] = files.get(file, False) or item.get_closest_marker("slow") is not None
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Let a test draw the same numbers whichever tests were run before it."""
+    import torch
+
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def has_slow(request: pytest.FixtureRequest) -> dict[str, bool]:
     """The files of this test run, and whether they have tests that only `make test-all` runs."""

@@ -15,7 +15,10 @@ from evenkeel import PUBLIC
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 REFERENCE = {  # pages, each with its title and the modules whose public names it describes
-    "learner": ("Learner", ["learning.learner", "config.keel", "learning.classifier", "learning.memory", "learning.types"]),
+    "learner": (
+        "Learner",
+        ["learning.learner", "config.keel", "learning.classifier", "learning.memory", "learning.types"],
+    ),
     "methods": ("Methods and adaptors", ["learning.methods", "learning.contract", "learning.adaptors"]),
     "networks": ("Networks", ["learning.nets", "learning.zoo", "learning.heads", "learning.augment"]),
     "data": ("Data", ["experiment.quickstart", "data.dataset", "data.sources", "data.scenarios"]),
