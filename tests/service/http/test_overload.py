@@ -10,16 +10,17 @@ import httpx
 import pytest
 
 from evenkeel.service.service import Service
+from tests.helpers.processes import LONG
 from tests.helpers.services import examples, teach
 from tests.helpers.serving import VECTORS, Hosted, Line
 
-CONNECTIONS, SECONDS, BODY = 40, 3, 8_000_000
+CONNECTIONS, BODY = 40, 8_000_000
 FULL = (
     "batches.size=8",
     "batches.wait=3600",
     "limits.queue=7",
     f"limits.connections={CONNECTIONS}",
-    f"limits.seconds={SECONDS}",
+    f"limits.seconds={LONG}",
 )
 GET = b"GET /v1/history HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -40,7 +41,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
 def connection(served: Hosted) -> http.client.HTTPConnection:
     """Return a client that sends all of a request before it reads anything of the answer."""
     address = httpx.URL(served.url)
-    return http.client.HTTPConnection(address.host, address.port, timeout=60)
+    return http.client.HTTPConnection(address.host, address.port, timeout=LONG)
 
 
 def refused(client: http.client.HTTPConnection, body: object, **headers: str) -> http.client.HTTPResponse:
@@ -75,7 +76,7 @@ def test_a_client_that_sends_eight_megabytes_first_still_gets_its_429(full: Host
     pieces = [b" " * 100_000] * (BODY // 100_000)
     assert refused(client, iter(pieces), **{"Transfer-Encoding": "chunked"}).headers["connection"] == "close"
     client.close()
-    with httpx.Client(base_url=full.url, timeout=60) as other:
+    with httpx.Client(base_url=full.url, timeout=LONG) as other:
         for size in (1_000, BODY, 1_000, BODY):
             assert other.post("/v1/learn", content=b" " * size).status_code == 429
 
@@ -96,12 +97,15 @@ def test_a_client_that_waits_to_be_asked_for_its_body_is_not_misunderstood(full:
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_a_refused_body_that_never_comes_does_not_hold_a_connection(full: Hosted) -> None:
+def test_a_refused_body_that_never_comes_does_not_hold_a_connection(
+    full: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full.server.config.http, "seconds", 1)
     head = b"POST /v1/learn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n"
     begun = time.monotonic()
     with Line(full, head + b" " * 10) as line:
         assert line.received().startswith(b"HTTP/1.1 429 ")
-    assert time.monotonic() - begun > SECONDS - 1  # it waited for the rest, and then gave up
+    assert time.monotonic() - begun > 0.9  # it waited for the rest, and then gave up
 
 
 def test_predictions_and_repeats_are_served_while_the_queue_is_full(full: Hosted) -> None:
@@ -121,8 +125,8 @@ def flood(full: Hosted, count: int) -> None:
             except OSError:  # it was closed to make room
                 continue
         for path in ("/healthz", "/readyz", "/v1/history"):
-            assert httpx.get(full.url + path, timeout=60).status_code == 200
-        assert httpx.post(f"{full.url}/v1/predict", json={"x": [1, 0, 0, 0]}, timeout=60).status_code == 200
+            assert httpx.get(full.url + path, timeout=LONG).status_code == 200
+        assert httpx.post(f"{full.url}/v1/predict", json={"x": [1, 0, 0, 0]}, timeout=LONG).status_code == 200
         assert len(full.server.server_state.connections) <= CONNECTIONS + 1
 
 
@@ -140,6 +144,4 @@ def test_the_first_connections_are_closed_when_there_are_too_many(full: Hosted) 
         first = stack.enter_context(Line(full, GET))
         for _ in range(CONNECTIONS):
             stack.enter_context(Line(full, GET))
-        begun = time.monotonic()
-        assert first.received() == b""
-        assert time.monotonic() - begun < SECONDS - 1  # and not because it was slow
+        assert first.received() == b""  # and not because it was slow: that would take minutes
