@@ -1,8 +1,8 @@
 """A network with its labels, for prediction: the learner's own, or a frozen copy."""
 
 import copy
-from collections.abc import Hashable
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from evenkeel.errors import DivergenceError, NothingLearnedError
 from evenkeel.learning.average import Average
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
+from evenkeel.learning.lean import LeanNet
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import PREDICT_BATCH, Net
@@ -69,7 +70,7 @@ class Classifier:
         """
         if not self.labels.names:
             raise NothingLearnedError(NOTHING)
-        return self._known(self._scores(batch)).double().softmax(dim=1).cpu().numpy()
+        return self._known(self._scores(batch)).double().softmax(dim=1).numpy(force=True)
 
     def predict(self, x: object) -> NDArray[Any]:
         """Return the most likely label of each sample, among the known labels."""
@@ -77,10 +78,19 @@ class Classifier:
 
     def classify(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of network inputs."""
+        if self._frozen:
+            with torch.inference_mode():
+                return self._forward(x)
         # Not inference mode: a table that the net caches now (of positions, say) could not be used in training.
         net = self.predictor
-        with nullcontext() if self._frozen else evaluating(net), torch.no_grad():
+        with evaluating(net), torch.no_grad():
             return self.method.classify(net, self.memory, x)
+
+    @cached_property
+    def _forward(self) -> Callable[[Tensor], Tensor]:
+        """Return how a frozen copy computes scores, without modules if that is possible."""
+        plain = LeanNet.of(self.net) if type(self.method).classify is Method.classify else None
+        return plain or partial(self.method.classify, self.net, self.memory)
 
     @property
     def predictor(self) -> Net:

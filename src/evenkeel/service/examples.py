@@ -67,10 +67,10 @@ class Answer:
 
 def likeliest(classes: Sequence[Hashable], probabilities: NDArray[np.float64], top: int) -> list[Answer]:
     """Return the `top` most likely labels of each row."""
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+    order = (-probabilities).argsort(axis=1, kind="stable")[:, :top]
     return [
-        Answer(classes[places[0]], [(classes[place], float(row[place])) for place in places])
-        for row, places in zip(probabilities, order.tolist(), strict=True)
+        Answer(classes[places[0]], [(classes[place], row[place]) for place in places])
+        for row, places in zip(probabilities.tolist(), order.tolist(), strict=True)
     ]
 
 

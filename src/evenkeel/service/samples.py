@@ -4,6 +4,7 @@ import base64
 import binascii
 import io
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -44,13 +45,9 @@ def _float32_vectors(texts: Sequence[str], input: Input, most: float, first: int
 
 def npy_vectors(data: bytes, input: Input, most: float, most_rows: int) -> list[bytes]:
     """Return the rows of a .npy file packed for the journal. Only its header is interpreted; nothing is unpickled."""
-    file = io.BytesIO(data)
-    try:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, fortran, dtype = read(file, max_header_size=NPY_HEADER)
-    except Exception:  # a damaged header makes numpy raise almost anything: ValueError, SyntaxError, TokenError...
-        raise InputError("The body is not a .npy file of numbers (format 1.0 or 2.0).") from None
+    size = 2 if data[6:7] == b"\1" else 4  # bytes that hold the length of the header
+    length = min(8 + size + int.from_bytes(data[8 : 8 + size], "little"), NPY_HEADER + 12)
+    shape, fortran, dtype = _npy_header(data[:length])
     if dtype.kind not in "fiu" or dtype.itemsize > 8 or bool in map(type, shape):
         raise InputError(f"The .npy file holds {dtype}; give numbers, best as float32.")
     rows = (1, *shape) if len(shape) == 1 else shape
@@ -59,16 +56,29 @@ def npy_vectors(data: bytes, input: Input, most: float, most_rows: int) -> list[
             f"The .npy file has shape {shape}; this service takes ({input.features},) or (n, {input.features}), with n "
             f"up to {most_rows:,}."
         )
-    values = data[file.tell() :]
+    values = data[length:]
     if len(values) != rows[0] * rows[1] * dtype.itemsize:
         raise InputError(f"The .npy file has {len(values):,} bytes of numbers, which is not what its shape needs.")
     return _packed(np.frombuffer(values, dtype).reshape(rows, order="F" if fortran else "C"), most)
 
 
+@lru_cache(100)  # clients send the same ones again and again, and numpy takes long to read one
+def _npy_header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and dtype of a .npy file from its beginning."""
+    file = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(file, max_header_size=NPY_HEADER)
+    except Exception:  # a damaged header makes numpy raise almost anything: ValueError, SyntaxError, TokenError...
+        raise InputError("The body is not a .npy file of numbers (format 1.0 or 2.0).") from None
+    return shape, fortran, dtype
+
+
 def _packed(block: NDArray[Any], most: float, first: int = 0) -> list[bytes]:
     """Return the rows as 32-bit floats; raise InputError if a number is not finite or too large."""
-    bad = ~(np.abs(block.astype(np.float64, copy=False)) <= most).all(axis=1)  # written so that NaN is bad, too
-    if bad.any():
+    if not (float(block.max()) <= most and float(block.min()) >= -most):  # written so that NaN is bad, too
+        bad = ~(np.abs(block.astype(np.float64, copy=False)) <= most).all(axis=1)
         place = first + int(bad.argmax())
         raise InputError(f"Vector {place} has a number that is not finite or is beyond {most:g} (limits.magnitude).")
     return [row.tobytes() for row in block.astype(np.float32)]

@@ -115,6 +115,8 @@ def test_a_form_needs_one_file_and_a_label_for_each_row(served: tuple[TestClient
 
 # Files of numpy
 
+FLOATS = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4)}"
+
 GOOD = {
     "one vector": npy(ROWS[0]),
     "float16": npy(ROWS.astype(np.float16)),
@@ -125,6 +127,7 @@ GOOD = {
     "format 2.0": npy(ROWS, version=(2, 0)),
     "integers": npy(np.array([[1, 2, 3, 4]], dtype=np.int64)),
     "small integers": npy(np.array([[1, 2, 3, 4]], dtype=np.uint8)),
+    "a new line in the length": header(FLOATS.ljust(0x10A - 1) + "\n") + npy(ROWS[0].astype(np.float32))[-16:],
 }
 
 
@@ -158,6 +161,7 @@ BAD = {
     "long double": npy(ROWS.astype(np.longdouble)),
     "dates": npy(np.zeros((1, 4), dtype="M8[s]")),
     "NaN": npy([[1, 2, 3, np.nan]]),
+    "infinite halves": npy(np.array([[1, 2, np.inf, 4]], dtype=np.float16)),
     "infinity": npy([[1, 2, -np.inf, 4]]),
     "too large": npy([[1, 2, 3, 1e7]]),
     "other length": npy(np.ones((2, 5))),

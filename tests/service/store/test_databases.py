@@ -160,6 +160,15 @@ def test_predictions_that_do_not_fit_leave_the_others_alone(tmp_path: Path) -> N
         kept.remember([prediction(3)])
 
 
+def test_the_newest_predictions_are_kept_and_up_to_a_hundredth_more(tmp_path: Path) -> None:
+    with closing(Predictions(tmp_path / "predictions.sqlite", most=Kept(200))) as kept:
+        for number in range(500):
+            kept.remember([Prediction(str(number), 1, "cat", b"x")])
+            left = [seq for (seq,) in kept._db.execute("SELECT seq FROM predictions ORDER BY seq")]
+            assert left == list(range(left[0], number + 2))
+            assert min(number + 1, 200) <= len(left) <= 202
+
+
 def test_predictions_are_kept_within_a_number_of_bytes(tmp_path: Path) -> None:
     path, limit = tmp_path / "predictions.sqlite", Kept(1_000, bytes=20_000)
     for first in (0, 20):  # also after a restart

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import inf
 from urllib.parse import urlsplit
@@ -31,8 +31,10 @@ class Guard:
         seconds: float,
         is_open: Callable[[], bool],
         seen: Callable[[Scope, int, float], None],
+        shortcuts: Mapping[tuple[str, str], ASGIApp],
     ) -> None:
         self.app, self.body, self.seconds, self.is_open, self.seen = app, body, seconds, is_open, seen
+        self.shortcuts = shortcuts  # by method and path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,7 +68,8 @@ class Guard:
 
         try:
             self._check(headers)
-            await self.app(scope, receive_limited, send_noting_status)
+            app = self.shortcuts.get((scope["method"], scope["path"]), self.app)
+            await app(scope, receive_limited, send_noting_status)
         except HTTPException as refusal:
             status = refusal.status_code
             await JSONResponse({"error": refusal.detail}, status, refusal.headers)(scope, receive, send)

@@ -84,18 +84,18 @@ def logging_to_stderr(level: Logged) -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
-    """Collects lines for a thread that writes them now and then: waking it for each would cost more than the line."""
+    """Collects records for a thread that writes them now and then: one by one they would cost several times as much."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(_AsJson())
         self.ended = threading.Event()
-        self._lines: deque[str] = deque()
+        self._records: deque[logging.LogRecord] = deque()
         self._lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self._lines) < WAITING:
-            self._lines.append(self.format(record))
+        if len(self._records) < WAITING:
+            self._records.append(record)
         else:
             self._lost += 1
 
@@ -107,7 +107,7 @@ class _Lines(logging.Handler):
 
     def write(self) -> None:
         """Write what was collected so far, and how many lines were lost."""
-        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        lines = [self.format(self._records.popleft()) for _ in range(len(self._records))]
         lost, self._lost = self._lost, 0
         if lost:
             lines.append(

@@ -1,11 +1,11 @@
 """Responses of the routes, and the HTTP status that each error gets."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
@@ -48,31 +48,44 @@ def errors(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": Problem} for code in codes}
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Make the app answer errors with a status and a message in JSON."""
+async def _ours(request: Request, error: EvenkeelError) -> Response:
+    code = next(code for kind, code in HTTP_STATUS if isinstance(error, kind))
+    headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError | RateError) else None
+    if code >= 500:
+        failure(str(error), request.scope)
+    return JSONResponse({"error": str(error)}, code, headers)
 
-    @app.exception_handler(EvenkeelError)
-    async def ours(request: Request, error: EvenkeelError) -> Response:
-        code = next(code for kind, code in HTTP_STATUS if isinstance(error, kind))
-        headers = {"Retry-After": str(error.seconds)} if isinstance(error, FullError | RateError) else None
-        if code >= 500:
-            failure(str(error), request.scope)
-        return JSONResponse({"error": str(error)}, code, headers)
 
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+async def _refused(_: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        if isinstance(error.body, bytes):  # FastAPI parses it only if it is declared to be JSON
-            return JSONResponse({"error": "Send application/json."}, 415)
-        return JSONResponse({"error": _first_errors(error.errors())}, 422)
 
-    @app.exception_handler(ValidationError)
-    async def invalid_body(_: Request, error: ValidationError) -> Response:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        return JSONResponse({"error": _first_errors(errors)}, 422)
+async def _invalid(_: Request, error: RequestValidationError) -> Response:
+    if isinstance(error.body, bytes):  # FastAPI parses it only if it is declared to be JSON
+        return JSONResponse({"error": "Send application/json."}, 415)
+    return JSONResponse({"error": _first_errors(error.errors())}, 422)
+
+
+async def _invalid_body(_: Request, error: ValidationError) -> Response:
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return JSONResponse({"error": _first_errors(errors)}, 422)
+
+
+ERROR_HANDLERS: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
+    EvenkeelError: _ours,
+    HTTPException: _refused,
+    RequestValidationError: _invalid,
+    ValidationError: _invalid_body,
+}
+"""They answer errors with a status and a message in JSON."""
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the response to an error; raise it if it is a bug of ours."""
+    for kind, handler in ERROR_HANDLERS.items():
+        if isinstance(error, kind):
+            return await handler(request, error)
+    raise error
 
 
 def _first_errors(errors: Sequence[Any]) -> str:

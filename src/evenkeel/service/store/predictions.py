@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS predictions (
     x BLOB NOT NULL
 );
 """
+INSERT = "INSERT INTO predictions (id, version, answered, x, time) VALUES (?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Kept:
 
 
 class Predictions:
-    """The newest predictions. Safe to use from any thread.
+    """The newest predictions, and up to a hundredth more. Safe to use from any thread.
 
     A clock that jumps back keeps them longer; one that jumps ahead drops them early.
     """
@@ -71,6 +72,7 @@ class Predictions:
         self._db = _open(path)
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
         (self._bytes,) = self._db.execute("SELECT coalesce(sum(length(x)), 0) FROM predictions").fetchone()  # at most
+        self._dropped = 0  # the last one that was dropped because there were too many
         self._try_again = 0.0
         self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
 
@@ -78,16 +80,38 @@ class Predictions:
         """Keep these predictions, and drop the oldest ones beyond `most`."""
         now = time.time()
         rows = [(each.id, each.version, json.dumps(each.answered), each.x, now) for each in predictions]
-        with self._transaction() as db:
-            db.executemany("INSERT INTO predictions (id, version, answered, x, time) VALUES (?, ?, ?, ?, ?)", rows)
-            db.execute(
-                "DELETE FROM predictions WHERE seq <= (SELECT max(seq) FROM predictions) - ?", (self.most.count,)
-            )
-            if self.most.seconds < math.inf:
-                db.execute("DELETE FROM predictions WHERE time < ?", (now - self.most.seconds,))
-            self._bytes += sum(len(each.x) for each in predictions)
-            if self._bytes > self.most.bytes:
-                self._drop_to_size(db)
+        if len(rows) == 1:  # a transaction by itself, in a third of the statements
+            with self._locked():
+                last = self._db.execute(INSERT, rows[0]).lastrowid or 0
+        else:
+            with self._transaction() as db:
+                last = [db.execute(INSERT, row).lastrowid for row in rows][-1] or 0
+        self._bytes += sum(len(each.x) for each in predictions)
+        if self._is_too_much(last):
+            with self._transaction() as db:
+                self._drop_oldest(db, last, now)
+
+    def _is_too_much(self, last: int) -> bool:
+        """Check whether there may be too many, too large or too old ones; `last` is the newest."""
+        too_many = last - self._dropped > self.most.count + self.most.count // 100
+        return too_many or self._bytes > self.most.bytes or self.most.seconds < math.inf
+
+    def _drop_oldest(self, db: sqlite3.Connection, last: int, now: float) -> None:
+        """Drop what is beyond `most`."""
+        self._dropped = last - self.most.count
+        db.execute("DELETE FROM predictions WHERE seq <= ?", (self._dropped,))
+        if self.most.seconds < math.inf:
+            self._drop_old(db, now - self.most.seconds)
+        if self._bytes > self.most.bytes:
+            self._drop_to_size(db)
+
+    def _drop_old(self, db: sqlite3.Connection, before: float) -> None:
+        """Drop the oldest until one is left that was made after this time."""
+        db.execute(
+            "DELETE FROM predictions WHERE seq < coalesce((SELECT seq FROM predictions WHERE time >= ? ORDER BY seq "
+            "LIMIT 1), (SELECT max(seq) + 1 FROM predictions))",
+            (before,),
+        )
 
     def _drop_to_size(self, db: sqlite3.Connection) -> None:
         """Drop the oldest until a tenth less than `most` is left, so that this is rarely done."""
@@ -162,7 +186,7 @@ def _prepare(db: sqlite3.Connection) -> None:
     if "time" not in {row[1] for row in db.execute("PRAGMA table_info(predictions)")}:  # version 0.1 had no such column
         db.execute("ALTER TABLE predictions ADD COLUMN time REAL")
         db.execute("UPDATE predictions SET time = ?", (time.time(),))
-    db.execute("CREATE INDEX IF NOT EXISTS by_time ON predictions(time)")
+    db.execute("DROP INDEX IF EXISTS by_time")  # they are in the order of time anyway
 
 
 def _open(path: Path) -> sqlite3.Connection:
