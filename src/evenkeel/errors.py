@@ -23,6 +23,10 @@ class SettingsError(EvenkeelError, ValueError):
     """A constructor argument, or a combination of them, makes no sense."""
 
 
+class DeviceError(SettingsError):
+    """A device is not there, or its memory is exhausted."""
+
+
 class DataError(EvenkeelError, ValueError):
     """A data set cannot be found or read."""
 

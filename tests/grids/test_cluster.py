@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+import evenkeel as ek
 from evenkeel.errors import SettingsError
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import read_grid
+from evenkeel.grids.job import Job
 from evenkeel.grids.launchers.cluster import RayCluster
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
@@ -92,3 +94,18 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SettingsError, match=r"--ray needs Ray: pip install 'evenkeel\[ray\]'"):
         RayCluster(Execution(ray="auto"))
+
+
+def test_a_run_on_a_cluster_uses_the_share_of_a_gpu_that_it_asked_for(
+    ray: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And none if it asked for none, though the node may have some."""
+    for resources, chosen, expected in (("CPU=1", "auto", "cpu"), ("CPU=1,GPU=0.5", "auto", "auto")):
+        jobs = list[Job]()
+        with closing(RayCluster(Execution(ray="auto", resources=resources))) as launcher:
+            monkeypatch.setattr(launcher, "_task", SimpleNamespace(remote=jobs.append))
+            config = ek.load_config("digits", [f"device={chosen}"])
+            launcher.start(Job.of(config, Ledger(tmp_path), launcher.execution))
+        assert (jobs[0].config.device, ray.options["num_gpus"]) == (expected, 0.5 if "GPU" in resources else 0.0)
+    with pytest.raises(SettingsError, match="add GPU=1 to --resources"):
+        RayCluster(Execution(ray="auto", device="cuda"))

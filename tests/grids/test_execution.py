@@ -2,9 +2,11 @@
 
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 import evenkeel as ek
 from evenkeel.cli.console import EXECUTION
@@ -101,19 +103,20 @@ def test_a_new_launcher_needs_only_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], recorder: type[Recorder]
 ) -> None:
     """All options reach it in one object, and the job, from the command as from the library."""
-    given = Execution(2, "far:1", "CPU=3,disk=1", tmp_path / "data", 7.0, "recorder")
+    given = Execution(2, "far:1", "CPU=3,disk=1", tmp_path / "data", 7.0, "recorder", "cpu")
     config = ek.load_config("digits", ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0"])
     Grid(Ledger(tmp_path / "library"), [config], given).finish()
     (tmp_path / "grid.toml").write_text(GRID)
     options = ["--workers", "2", "--ray", "far:1", "--resources", "CPU=3,disk=1", "--data", str(tmp_path / "data")]
     options += ["--save-every", "7", "--launcher", "recorder", "--out", str(tmp_path / "command")]
+    options += ["--device", "cpu"]
     code, _, errors = call(capsys, "grid", str(tmp_path / "grid.toml"), *options)
     assert code == 0, errors
     assert recorder.executions == [given, given]
     for job, folder in zip(recorder.jobs, ["library", "command"], strict=True):
         assert (job.data, job.save_every) == (str(tmp_path / "data"), 7.0)
         assert job.ledger == str(tmp_path / folder)
-        assert job.config.threads == given.threads
+        assert (job.config.threads, job.config.device) == (given.threads, "cpu")
         assert Ledger(tmp_path / folder).finished(job.key)
 
 
@@ -123,6 +126,8 @@ def test_a_new_launcher_needs_only_its_name(
         (["--launcher", "proceses"], "launcher='proceses' is not one of 'in-process', 'processes', 'ray'"),
         (["--launcher", "proceses"], "Did you mean 'processes'?"),
         (["--resources", "cpu=2"], "Did you mean 'CPU'?"),
+        (["--device", "cdua"], "Did you mean 'cuda'?"),
+        (["--device", "cuda:9"], "device='cuda:9' is not available: this machine has"),
     ],
 )
 def test_a_wrong_option_is_reported_before_any_work(
@@ -139,7 +144,7 @@ def test_options_are_the_same_for_all_commands_with_many_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    options = ["--workers", "--ray", "--resources", "--data", "--save-every"]
+    options = ["--workers", "--ray", "--resources", "--data", "--save-every", "--device"]
     lines = []
     for command in ("grid", "reproduce", "tune"):
         _, shown, _ = call(capsys, command, "--help")
@@ -166,3 +171,24 @@ def test_data_must_be_on_this_machine_only_if_runs_are(
     assert "evenkeel data get cifar10" in errors
     assert len(recorder.jobs) == (not here)
     assert ("Failed: " in errors) == (not here)
+
+
+def test_parallel_runs_share_the_gpus_they_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each gets the one with the fewest runs, unless its config chooses one, or none."""
+    given = list[tuple[Job, str | None]]()
+
+    class Started:
+        def __init__(self, args: tuple[Job, str | None], **_: object) -> None:
+            given.append(args)
+            self.is_alive = lambda: len(given) != 4  # the first four have ended when the fifth starts
+
+        def start(self) -> None: ...
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-7")
+    launcher = Processes(Execution(workers=3))
+    monkeypatch.setattr(launcher, "_context", SimpleNamespace(Process=Started))
+    for device in ("auto", "cuda", "cuda", "cpu", "auto", "cuda:1"):
+        config = ek.load_config("digits", [f"device={device}"])
+        launcher.start(Job.of(config, Ledger(tmp_path), launcher.execution))
+    assert [gpu for _, gpu in given] == ["5", "GPU-7", "5", None, "5", None]

@@ -34,6 +34,8 @@ PROGRESS = (
 )
 
 _DATA_HELP = "Folder with data sets, searched before EVENKEEL_DATA and the user's cache."
+_DEVICE_HELP = "Where to compute: auto (an accelerator if there is one), cpu, cuda, cuda:1 or mps."
+Device = Annotated[str | None, typer.Option(help=_DEVICE_HELP)]
 DataFolder = Annotated[Path | None, typer.Option("--data", help=_DATA_HELP, exists=True, file_okay=False)]
 LedgerFolder = Annotated[
     Path, typer.Option("--out", help="Folder of the ledger, which holds a folder per run and an index.")
@@ -60,6 +62,7 @@ EXECUTION = {  # an option for each field of Execution
     "save_every": SaveEvery,
     # Hidden because --workers and --ray imply one of our own launchers.
     "launcher": Annotated[str | None, typer.Option(hidden=True)],
+    "device": Device,
 }
 
 
@@ -92,6 +95,11 @@ def progress() -> Iterator[Progress]:
 def decoding(bar: Progress, place: TaskID) -> Callable[[str, int, int], None]:
     """Return what shows in a bar how much of a data set has been decoded."""
     return lambda what, done, total: bar.update(place, description=what, completed=done, total=total)
+
+
+def on_device(settings: Sequence[str] | None, device: str | None) -> list[str]:
+    """Return overrides of a config with one for the device, if --device was given."""
+    return [*(settings or []), *([] if device is None else [f"device={device}"])]
 
 
 def print_table(table: "ResultTable") -> None:

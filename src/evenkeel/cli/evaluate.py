@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenkeel.cli.console import notes, print_table, progress
+from evenkeel.cli.console import Device, notes, print_table, progress
 from evenkeel.cli.service import AT_ONCE, LabelColumn, SampleColumn, Source, newest, open_model_folder
 from evenkeel.errors import DataError, SettingsError, some
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 Pairs = Counter[tuple[Hashable, Hashable]]  # how often each (label, prediction) occurs
 
 
-def evaluate_command(
+def evaluate_command(  # noqa: PLR0917
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a service, or a saved learner (.ek).")],
     source: Source,
     sample: SampleColumn = None,
     label: LabelColumn = None,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Score labelled data: the accuracy overall and by class. It changes nothing, and a service may be running.
@@ -33,7 +34,7 @@ def evaluate_command(
     """
     from evenkeel.cli.feed import Feed
 
-    learner, config, version = _opened(model)
+    learner, config, version = _opened(model, device)
     counts, feed = Pairs(), Feed(source, config, sample, label, part="test").items(labelled=True)
     with progress() as bar:
         task = bar.add_task("Evaluating", total=None)
@@ -51,15 +52,15 @@ def evaluate_command(
         notes.print(f"Never learned, so never predicted: {some(unknown)}", soft_wrap=True)
 
 
-def _opened(model: Path) -> "tuple[Learner, ServiceConfig, int | None]":
+def _opened(model: Path, device: str | None) -> "tuple[Learner, ServiceConfig, int | None]":
     """Return a learner, how its samples are read, and its version if it is one of a service."""
     from evenkeel.learning.learner import Learner
 
     if model.is_file():
-        learner = Learner.load(model)
+        learner = Learner.load(model, device=device or "auto")
         return learner, _config_of(learner, model), None
     folder = open_model_folder(model)
-    version, learner = newest(folder)
+    version, learner = newest(folder, device=device)
     return learner, folder.read(), version
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenkeel.cli.completion import presets
-from evenkeel.cli.console import DataFolder, SaveEvery, decoding, notes, out, print_table, progress
+from evenkeel.cli.console import DataFolder, Device, SaveEvery, decoding, notes, on_device, out, print_table, progress
 
 if TYPE_CHECKING:
     from evenkeel.experiment.config import Config
     from evenkeel.results.records import Record
 
 
-def run_command(
+def run_command(  # noqa: PLR0917
     config: Annotated[
         str, typer.Argument(help="A TOML file, or a preset such as paper/cifar10-er-cba.", autocompletion=presets)
     ],
@@ -26,6 +26,7 @@ def run_command(
         Path | None,
         typer.Option("--out", help="Folder of the run. Default: below runs/, named by data, scenario, name and seed."),
     ] = None,
+    device: Device = None,
     data: DataFolder = None,
     save_every: SaveEvery = 30.0,
 ) -> None:
@@ -39,7 +40,7 @@ def run_command(
     from evenkeel.results.records import Started, Stepped
     from evenkeel.results.run_files import Results
 
-    checked = load_config(config, settings or [])
+    checked = load_config(config, on_device(settings, device))
     folder = folder or Path("runs") / _slug(
         f"{checked.data['name']} {scenario_name(checked)} {checked.name} seed{checked.seed}"
     )
@@ -52,6 +53,8 @@ def run_command(
                 if isinstance(record, Started):
                     title = f"{checked.name}, seed {checked.seed}"
                     bar.update(place, description=title, total=record.steps, completed=0)
+                    if record.device != "cpu":
+                        notes.print(f"Computing on {record.device}.")
                 elif isinstance(record, Stepped):
                     bar.update(place, completed=record.step)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from evenkeel.cli.console import notes, out, print_table, progress
+from evenkeel.cli.console import Device, notes, on_device, out, print_table, progress
 from evenkeel.errors import DataError, EvenkeelError, SettingsError, one_of
 from evenkeel.files import keep_files_private
 from evenkeel.service.store.keys import NOBODY
@@ -68,6 +68,7 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     log: Annotated[
         str, typer.Option(help="What to log to stderr: access (all), audit (changes and errors) or error.")
     ] = "access",
+    device: Device = None,
 ) -> None:
     """Serve a learner over HTTP. Everything it acknowledged survives a crash."""
     _require_extra()
@@ -84,7 +85,12 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     keyring = make_keyring(ModelFolder(folder).keys, host, require_keys=require_keys)
     with listen(host, port) as listening:
         service = Service(
-            folder, config, settings or [], rollback=rollback, new_journal=new_journal, apart=not one_process
+            folder,
+            config,
+            on_device(settings, device),
+            rollback=rollback,
+            new_journal=new_journal,
+            apart=not one_process,
         )
         url_host = f"[{host}]" if ":" in host else host
         address = f"http://{url_host}:{listening.getsockname()[1]}"
@@ -119,6 +125,7 @@ def learn_command(  # noqa: PLR0917
     again: Annotated[
         bool, typer.Option("--again", help="Also teach samples that were taught from this source before.")
     ] = False,
+    device: Device = None,
 ) -> None:
     """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped.
 
@@ -129,13 +136,13 @@ def learn_command(  # noqa: PLR0917
     from evenkeel.service.store.model_folder import ModelFolder
 
     keep_files_private()
-    model_folder = ModelFolder(folder)
-    checked = model_folder.read(config, settings or [])
+    model_folder, settings = ModelFolder(folder), on_device(settings, device)
+    checked = model_folder.read(config, settings)
     feed = Feed(source, checked, sample, label).items(labelled=True)
     chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.limits.queue))
     if not model_folder.exists:
         chunks = _begun(chunks, source, checked)
-    service = Service(folder, config, settings or [])
+    service = Service(folder, config, settings)
     if service.failure:
         service.close()
         raise SettingsError(service.failure)
@@ -168,6 +175,7 @@ def predict_command(
     source: Source,
     sample: SampleColumn = None,
     top: Annotated[int, typer.Option(help="Number of labels to report per sample.", min=1)] = 5,
+    device: Device = None,
 ) -> None:
     """Predict samples with the newest checkpoint, one JSON line per sample. A service may be running meanwhile.
 
@@ -179,7 +187,7 @@ def predict_command(
 
     model_folder = open_model_folder(folder)
     config = model_folder.read()
-    number, learner = newest(model_folder)
+    number, learner = newest(model_folder, device=device)
     notes.print(f"Version {number}.")
     done, feed = 0, Feed(source, config, sample).items(labelled=False)
     with progress() if not out.is_terminal else nullcontext() as bar:  # a bar would run through answers on a terminal
@@ -197,12 +205,16 @@ def export_command(
     folder: Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of a service, or a checkpoint (.ek).")],
     path: Annotated[Path, typer.Option("--output", "-o", help="File to write: model.onnx or model.pt2.")],
     version: Annotated[int | None, typer.Option(help="An earlier version. Default: the newest.", min=0)] = None,
+    device: Device = None,
 ) -> None:
     """Export the classifier to one file, with its preprocessing and label names; predicting needs no adaptor."""
     from evenkeel.learning.export import export
     from evenkeel.learning.learner import Learner
 
-    learner = Learner.load(folder) if folder.is_file() else newest(open_model_folder(folder), version)[1]
+    if folder.is_file():
+        learner = Learner.load(folder, device=device or "auto")
+    else:
+        learner = newest(open_model_folder(folder), version, device=device)[1]
     with notes.status("Exporting"):
         export(learner.snapshot(), path)
     out.print(f"{path}: {len(learner.classes)} classes, {path.stat().st_size:,} bytes", soft_wrap=True)
@@ -258,7 +270,9 @@ def _print_summary(service: "Service", taught: int, repeated: int) -> None:
     print_table(ResultTable("", columns, [row]))
 
 
-def newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int, Learner]":
+def newest(
+    model_folder: "ModelFolder", number: int | None = None, *, device: str | None = None
+) -> "tuple[int, Learner]":
     """Return a version's number and learner: the newest version, or the one with this number."""
     from evenkeel.learning.learner import Learner
 
@@ -269,4 +283,4 @@ def newest(model_folder: "ModelFolder", number: int | None = None) -> "tuple[int
             f"{str(model_folder.path)!r} has no {wanted}; available: {', '.join(map(str, kept)) or 'none'}."
         )
     chosen = kept[-1] if number is None else number
-    return chosen, Learner.load(model_folder.version(chosen))
+    return chosen, Learner.load(model_folder.version(chosen), device=device or "auto")

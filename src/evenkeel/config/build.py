@@ -35,6 +35,7 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
         memory=memory_for(parts["method"], config.memory.capacity, config.memory.policy),
         optimizer=config.optimizer.make,
         classes=classes,
+        device=config.device,
         seed=config.seed,
         **config.learner.arguments(),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import torch
 from torch.optim import Optimizer
 
 from evenkeel.config.build import parts_of
@@ -25,6 +26,7 @@ def keel(
     optimizer: Optimizer | MakeOptimizer | None = None,
     normalize: Moments | None = None,
     classes: Sequence[Hashable] | None = None,
+    device: str | torch.device = "auto",
     seed: int = 0,
 ) -> Learner:
     """Return a learner with the recipe that this library recommends; provisional, see presets/keel.toml.
@@ -44,6 +46,7 @@ def keel(
         memory=memory,
         optimizer=optimizer,
         classes=classes,
+        device=device,
         seed=seed,
         **{**config.learner.arguments(), "normalize": normalize},
     )

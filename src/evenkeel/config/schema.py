@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -42,6 +43,7 @@ from evenkeel.errors import SettingsError, one_of
 from evenkeel.learning.adaptors import ADAPTORS
 from evenkeel.learning.augment import AUGMENTS
 from evenkeel.learning.compatibility import require_settings
+from evenkeel.learning.devices import AUTO, require_name
 from evenkeel.learning.learner import PARTS as PARTS_OF_LEARNER
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.memory import Memory
@@ -53,6 +55,7 @@ from evenkeel.learning.zoo import NETS
 
 Maybe = Annotated[PositiveInt | None, OR_NONE]
 Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, OR_NONE]
+Device = Annotated[str, AfterValidator(require_name)]
 Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, OR_NONE]
 
 
@@ -181,6 +184,8 @@ class LearnerConfig(StrictModel):
     """Seed of everything random: network, stream, augmentation, memory draws"""
     threads: Threads = None
     """Number of torch threads; it affects the last bits of results. none: torch's choice"""
+    device: Device = AUTO
+    """auto (an accelerator if there is one), cpu, cuda, cuda:1, mps; part of no run key and no service folder"""
     net: PartSettings = {"name": "convnet"}
     method: PartSettings = {"name": "er"}
     adaptor: PartSettings | None = None

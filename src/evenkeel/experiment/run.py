@@ -60,14 +60,14 @@ def run(
     else:
         setup = planned(config, data, None if root is None else Path(root), progress)
     learner = new_learner(setup)  # reports incompatible settings before any work
-    return _run(setup, learner, _started(setup), None if out is None else Path(out), save_every)
+    return _run(setup, learner, _started(setup, learner), None if out is None else Path(out), save_every)
 
 
 def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, save_every: float) -> Iterator[Record]:
     begun = saved = time.monotonic()
     folder = None if out is None else RunFolder(out)
     try:
-        records, resumed, stream = folder.resume(started) if folder else ([], None, None)
+        records, resumed, stream = folder.resume(started, setup.config.device) if folder else ([], None, None)
         yield from records
         if records and isinstance(records[-1], Ended):
             return
@@ -94,10 +94,10 @@ def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, sav
             folder.close()
 
 
-def _started(setup: Setup) -> Started:
+def _started(setup: Setup, learner: Learner) -> Started:
     config = setup.config
     return Started(
-        config=config.model_dump(mode="json"),
+        config=config.model_dump(mode="json", exclude={"device"}),  # `device` below says which it was
         versions=_versions(),
         threads=config.threads or torch.get_num_threads(),
         data=setup.data,
@@ -105,6 +105,7 @@ def _started(setup: Setup) -> Started:
         steps=setup.stream.steps,
         stream=setup.digest,
         boundaries=setup.boundaries,
+        device=str(learner.device),
         bound=method_of(config).bound,
     )
 

@@ -58,7 +58,7 @@ class RunFolder:
         self._records.close()
         self._lock.close()
 
-    def resume(self, started: Started) -> tuple[list[Record], Learner | None, str | None]:
+    def resume(self, started: Started, device: str) -> tuple[list[Record], Learner | None, str | None]:
         """Return the records to resume from, the learner after them, and the digest of the user's own stream so far.
 
         Without a checkpoint, there are no records and no learner to resume from.
@@ -75,7 +75,7 @@ class RunFolder:
         if not (self.path / MODEL).is_file():
             return self._from(records, 0), None, None
         try:
-            learner = Learner.load(self.path / MODEL)
+            learner = Learner.load(self.path / MODEL, device=device)
             known = checkpoint.read(self.path / MODEL)[0].get("run", {})
         except CheckpointError as error:
             raise RunError(f"This run cannot be resumed: {error} Delete {str(self.path)!r} to start over.") from None
@@ -125,11 +125,11 @@ class RunFolder:
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
-    """Raise RunError unless both are one run. Name and threads may differ: the run keeps those it began with.
+    """Raise RunError unless both are one run. Name, threads and device may differ: the run keeps name and threads.
 
     Whether the method is a bound follows from the config; older records do not say it.
     """
-    old, new = (json.loads(to_line(replace(each, threads=0, bound=""))) for each in (before, now))
+    old, new = (json.loads(to_line(replace(each, threads=0, device="", bound=""))) for each in (before, now))
     changes = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
     if changes:
         shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in changes[:3])

@@ -13,11 +13,12 @@ from torch.nn import functional as F
 
 from evenkeel.config.build import method_of, with_policy
 from evenkeel.data.dataset import Progress
-from evenkeel.errors import SettingsError
+from evenkeel.errors import DeviceError, SettingsError
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.learning.devices import AUTO, find_device
 from evenkeel.learning.nets import Net
 from evenkeel.results.run_files import sessions_of, started_of
 
@@ -46,7 +47,7 @@ class Estimator:
 
     def __init__(self, ledger: Ledger, execution: Execution, progress: Progress = lambda *_: None) -> None:
         self._root = None if execution.data is None else Path(execution.data)
-        self._threads, self._progress = execution.threads, progress
+        self._threads, self._device, self._progress = execution.threads, execution.device, progress
         self._extents: dict[str, Extent] = {}
         self._latest: tuple[str, Setup, float] | None = None  # the next setting is often on the same data
         self._costs: dict[str, tuple[float, float]] = {}
@@ -88,7 +89,7 @@ class Estimator:
         setting = _setting(config)
         if setting not in self._extents:
             setup, start = self._setup(config)
-            learner = new_learner(setup)
+            learner = new_learner(replace(setup, config=setup.config.model_copy(update={"device": self._on(config)})))
             shape = (config.batches.size, *setup.sample)
             if _net(config, shape) not in self._costs:
                 self._costs[_net(config, shape)] = _time(learner.net, shape, config.threads or self._threads)
@@ -105,6 +106,13 @@ class Estimator:
                 start=start,
             )
         return self._extents[setting]
+
+    def _on(self, config: Config) -> str:
+        """Return where to measure: where the run will compute, if this machine has that."""
+        try:
+            return str(find_device(self._device or config.device))
+        except DeviceError:
+            return AUTO
 
     def _setup(self, config: Config) -> tuple[Setup, float]:
         """Return the set-up of a run and the seconds to read its data, which are less once it is decoded."""
@@ -141,14 +149,17 @@ def _net(config: Config, batch: tuple[int, ...]) -> str:
 
 def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:
     """Return the seconds of a batch forward and backward, and forward only."""
-    x, y = torch.rand(shape), torch.zeros(shape[0], dtype=torch.long)
+    device = next(net.parameters()).device
+    x, y = torch.rand(shape, device=device), torch.zeros(shape[0], dtype=torch.long, device=device)
 
     def both() -> None:
-        F.cross_entropy(net(x), y).backward()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        loss.item()  # waits for a device that computes on its own
 
     def forward() -> None:
         with torch.no_grad():
-            net(x)
+            net(x).sum().item()
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

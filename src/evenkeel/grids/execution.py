@@ -18,7 +18,7 @@ class Execution:
     workers: parallel runs, each in its own process; by default one per core; 0: run in this process. ray: the address
     of a Ray cluster to run on, or "auto". resources: what each run needs on a cluster, such as "CPU=2,GPU=0.5". data:
     the folder where data sets are looked for first. save_every: seconds between checkpoints. launcher: a name in
-    `LAUNCHERS`; by default what `workers` and `ray` imply.
+    `LAUNCHERS`; by default what `workers` and `ray` imply. device: instead of the one in the configs.
     """
 
     workers: int | None = None
@@ -27,6 +27,7 @@ class Execution:
     data: str | os.PathLike[str] | None = None
     save_every: float = 30.0
     launcher: str | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None:

@@ -40,10 +40,10 @@ RECENT = 10**9  # ns: a folder that changed just now may change again without a 
 def run_key(config: Config) -> str:
     """Return 16 hexadecimal digits that identify a run.
 
-    Its name and the number of threads do not count: they say what it is called and how fast it was. Nor do settings
+    Name, threads and device do not count: they say what it is called and how fast it was. Nor do settings
     that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
     """
-    settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads"})
+    settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads", "device"})
     return hashlib.sha256(json.dumps(without_none(with_rar(settings)), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -13,6 +13,7 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import launcher_for
 from evenkeel.grids.launchers.base import Launcher, Working
 from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.learning.devices import find_device, require_name
 from evenkeel.results.run_files import Results
 
 PATIENCE = 5  # deaths without an error or a further step after which a run counts as failed
@@ -46,6 +47,8 @@ class Grid:
 
     def __post_init__(self, configs: Iterable[Config]) -> None:
         self.runs = {run_key(config): config for config in configs}
+        if self.execution.device is not None:  # a cluster may have what this machine lacks
+            (find_device if self.launcher.here else require_name)(self.execution.device)
 
     @property
     def launcher(self) -> type[Launcher]:
@@ -102,6 +105,8 @@ class Grid:
     def _job(self, key: str, threads: int) -> Job:
         config = self.runs[key]
         config = config if config.threads else config.model_copy(update={"threads": threads})
+        if self.execution.device is not None:
+            config = config.model_copy(update={"device": self.execution.device})
         return Job.of(config, self.ledger, self.execution)
 
     def _next(self, room: int) -> list[str]:

@@ -152,7 +152,7 @@ class Search:
         if not tried or tried[0].value is None:
             raise SettingsError("All trials failed; `evenkeel ledger list` shows why.")
         config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
-        return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads"})))
+        return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads", "device"})))
 
     def _trial(self, chosen: dict[str, Any]) -> Trial:
         settings = {}

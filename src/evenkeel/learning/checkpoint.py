@@ -42,8 +42,8 @@ def write(path: str | os.PathLike[str], facts: dict[str, Any], tensors: dict[str
     content = {
         "kind": KIND,
         "format": FORMAT,
-        "facts": json.dumps(_python_numbers(facts)),
-        "tensors": _python_numbers(tensors),
+        "facts": json.dumps(_portable(facts)),
+        "tensors": _portable(tensors),
     }
     with replacing(target) as file:
         torch.save(content, file)
@@ -76,12 +76,14 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return from_format_1(facts, tensors, path) if content["format"] == 1 else (facts, tensors)
 
 
-def _python_numbers(value: Any) -> Any:
-    """Convert numpy numbers (a learning rate of np.logspace) to Python's: neither JSON nor torch accepts them."""
+def _portable(value: Any) -> Any:
+    """Return the same on the CPU, and numpy's numbers as Python's: neither JSON nor torch accepts those."""
     if isinstance(value, dict):
-        return {name: _python_numbers(inner) for name, inner in value.items()}
+        return {name: _portable(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_python_numbers(inner) for inner in value]
+        return [_portable(inner) for inner in value]
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
     return value.item() if isinstance(value, np.generic) else value
 
 

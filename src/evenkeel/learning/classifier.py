@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenkeel.errors import DivergenceError, NothingLearnedError
+from evenkeel.errors import DeviceError, DivergenceError, NothingLearnedError
 from evenkeel.learning.average import Average
+from evenkeel.learning.devices import CPU, computing, find_device
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
 from evenkeel.learning.lean import LeanNet
@@ -79,11 +81,11 @@ class Classifier:
     def classify(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of network inputs."""
         if self._frozen:
-            with torch.inference_mode():
+            with computing(self.device), torch.inference_mode():
                 return self._forward(x)
         # Not inference mode: a table that the net caches now (of positions, say) could not be used in training.
         net = self.predictor
-        with evaluating(net), torch.no_grad():
+        with computing(self.device), evaluating(net), torch.no_grad():
             return self.method.classify(net, self.memory, x)
 
     @cached_property
@@ -105,6 +107,11 @@ class Classifier:
     def _of_weights(self) -> Net:
         return self.net if self.average is None else self.average.predictor(self.predict_with)
 
+    @property
+    def device(self) -> torch.device:
+        """Return where the network is, and so where it computes."""
+        return next(self.net.head.parameters()).device
+
     def snapshot(self) -> "Classifier":
         """Return a frozen copy that is safe to use from many threads while the original keeps learning."""
         same: dict[int, Any] = {}  # a network that both parts hold is one network in the copy too
@@ -117,6 +124,31 @@ class Classifier:
         copied = Classifier(net.eval().requires_grad_(False), method, memory, self.labels.copy(), inputs)
         copied._frozen = True  # no thread may change the mode while another predicts
         return copied
+
+    def to(self, device: str | torch.device) -> "Classifier":
+        """Return a frozen copy on another device; this one if it is there already."""
+        place = find_device(device)
+        if self.device == place:
+            return self
+        moved = self.snapshot()
+        for part in (moved.net, moved.method):
+            part.to(place)
+        moved.memory.to(place)
+        moved.inputs = self.inputs.like(next(moved.net.head.parameters()))
+        moved.memory.to_network = moved.inputs.to_network
+        return moved
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return a state that any machine can load: on the CPU."""
+        if self.device.type == CPU:
+            return self.__dict__
+        return {**self.to(CPU).__dict__, "_came_from": self.device.type}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        came_from = state.pop("_came_from", CPU)
+        self.__dict__.update(state)
+        with suppress(DeviceError):
+            self.__dict__.update(self.to(came_from).__dict__)
 
     def _labelled(self, x: object) -> Tensor:
         if not self.labels.names:

@@ -1,11 +1,13 @@
 """Construction: the parts of a learner, checked, prepared and connected in a step."""
 
+import torch
 from torch.optim import Optimizer
 
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.average import Average
 from evenkeel.learning.compatibility import make_cosine, memory_for, require_empty, require_held
+from evenkeel.learning.devices import move
 from evenkeel.learning.inputs import InputSpec, Moments
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
@@ -25,6 +27,7 @@ def connect(
     optimizer: Optimizer | MakeOptimizer | None,
     augment: Augment | None,
     normalize: Moments | None,
+    device: torch.device,
     replay: int,
     statistics: Statistics,
     average: Decay | None,
@@ -41,6 +44,7 @@ def connect(
     if method.cosine_head:
         make_cosine(net, method, optimizer)
     optimizer = make_optimizer(optimizer, net)
+    move(net, optimizer, device)
     inputs = InputSpec(next(net.head.parameters()), normalize)
     generators = Generators(seed)
     if adaptor is not None:

@@ -33,7 +33,7 @@ class CosineHead(nn.Module):
         cosine.in_features, cosine.out_features = head.in_features, head.out_features
         assert isinstance(head.weight, nn.Parameter)
         cosine.weight = head.weight
-        cosine.scale = nn.Parameter(head.weight.new_tensor(float(scale)))
+        cosine.scale = nn.Parameter(head.weight.detach().new_full((), float(scale)))
         cosine.register_buffer("fixed", torch.zeros(head.out_features, dtype=torch.bool, device=head.weight.device))
         return cosine
 

@@ -30,7 +30,13 @@ class InputSpec:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
                 raise SettingsError("normalize must be (mean, std): two sequences of equal length, std above zero.")
-            self._moments = like.detach().new_tensor(mean), like.detach().new_tensor(std)
+            self._moments = _like(mean, like), _like(std, like)
+
+    def like(self, weight: Tensor) -> "InputSpec":
+        """Return the same for a network with this weight, which may be on another device."""
+        other = InputSpec(weight, self.normalize)
+        other.shape, other.dtype = self.shape, self.dtype
+        return other
 
     def check(self, x: object) -> Tensor:
         """Return `x` as a tensor that can be stored; raise InputError if it is invalid. Changes nothing."""
@@ -108,6 +114,10 @@ def _as_tensor(x: object) -> Tensor:
 
 
 _TORCH_DTYPES = ("float16", "float32", "float64", "int16", "int32", "int64")
+
+
+def _like(values: Sequence[float], weight: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=weight.dtype).to(weight.device)
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment, in_order
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.construction import connect
+from evenkeel.learning.devices import computing, find_device
 from evenkeel.learning.hashing import hash_keys
 from evenkeel.learning.inputs import Moments
 from evenkeel.learning.labels import LabelMap, as_labels
@@ -29,7 +30,7 @@ from evenkeel.learning.rng import make_generator
 from evenkeel.learning.step import Step
 from evenkeel.learning.types import Decay, PredictWith, Statistics, StepRecord
 
-PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes")
+PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes", "device")
 """The arguments of a learner that are not plain settings: a checkpoint and a config describe each in its own way."""
 
 
@@ -39,9 +40,10 @@ class Learner:
     net: any `Net`. method: what to minimise. adaptor: corrects logits in training, such as `CBA()`; or None. memory:
     samples, bytes ("8MB") or a `Memory`. optimizer: one over `net.parameters()`, or a function that creates one.
     augment: applied to every training view; of a list, one after the other. normalize: (mean, std) per channel.
-    classes: fix the labels and their outputs; otherwise they take outputs in order of arrival and the head grows. The
-    other arguments are settings, described in the signature: a config, `evenkeel list` and a checkpoint take them from
-    there.
+    classes: fix the labels and their outputs; otherwise they take outputs in order of arrival and the head grows.
+    device: "cpu", "cuda", "cuda:1", "mps", or "auto": an accelerator if there is one; the net is moved to it, and your
+    own optimizer with it. The other arguments are settings, described in the signature: a config, `evenkeel list` and a
+    checkpoint take them from there.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> from evenkeel.learning.methods import ER
@@ -62,6 +64,7 @@ class Learner:
         augment: Augment | Sequence[Augment] | None = None,
         normalize: Moments | None = None,
         classes: Sequence[Hashable] | None = None,
+        device: str | torch.device = "auto",
         replay: Annotated[int, "Samples per draw from memory"] = 32,
         repeats: Annotated[
             int, "Updates per incoming batch, each with new views and draws; 10 is Repeated Augmented Rehearsal (RAR)"
@@ -106,6 +109,7 @@ class Learner:
             optimizer=optimizer,
             augment=in_order(augment),
             normalize=normalize,
+            device=find_device(device, net),
             replay=self.replay,
             statistics=statistics,
             average=average,
@@ -124,6 +128,11 @@ class Learner:
         if "_step" in self.__dict__ and name in Step.__dataclass_fields__:
             raise AttributeError(f"{name} cannot be replaced in a learner. Create another learner with another {name}.")
         super().__setattr__(name, value)
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the network is, and so where it computes."""
+        return next(self.net.head.parameters()).device
 
     @property
     def classes(self) -> list[Hashable]:
@@ -158,6 +167,10 @@ class Learner:
 
     def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
         """Learn one batch. `key`: identifies the samples for a later `forget`, one per sample or one for all."""
+        with computing(self.device):
+            return self._learn(x, y, key)
+
+    def _learn(self, x: object, y: object, key: object) -> StepRecord:
         batch, labels = self._inputs.check(x), as_labels(y)
         if len(batch) == 0:
             raise InputError("The batch is empty.")
@@ -201,7 +214,7 @@ class Learner:
         """Signal the end of a task. Most methods ignore it; for one with `needs_boundaries`, everything belongs to the
         first task until this is called.
         """
-        with torch.inference_mode(False), torch.enable_grad():
+        with computing(self.device), torch.inference_mode(False), torch.enable_grad():
             self.method.boundary(self.net, self.memory)
         if self.adaptor is not None:
             self.adaptor.boundary()
@@ -282,18 +295,20 @@ class Learner:
         memory: Memory | None = None,
         optimizer: Optimizer | MakeOptimizer | None = None,
         augment: Augment | Sequence[Augment] | None = None,
+        device: str | torch.device = "auto",
         labels: Sequence[Hashable] | None = None,
     ) -> "Learner":
         """Return the learner of a checkpoint; it resumes bit for bit on the same kind of machine and number of threads.
 
-        Parts of this library are rebuilt from the file. Your own parts must be passed again, as they were at the start:
-        `net`, `method`, ..., `optimizer` (a function of parameters), and `labels` of types that JSON cannot hold.
+        A checkpoint belongs to no device: it is loaded to `device`, wherever it was saved. Parts of this library are
+        rebuilt from the file. Your own parts must be passed again, as they were at the start: `net`, `method`, ...,
+        `optimizer` (a function of parameters), and `labels` of types that JSON cannot hold.
         """
         facts, tensors = checkpoint.read(path)
         parts = checkpoint.rebuild_parts(
             facts, net=net, method=method, adaptor=adaptor, memory=memory, optimizer=optimizer, augment=augment
         )
-        learner = cls(**parts, **facts["settings"])
+        learner = cls(**parts, **facts["settings"], device=device)
         learner.labels = learner._classifier.labels = LabelMap.from_state(facts["labels"], labels)
         learner.step = facts["step"]
         try:

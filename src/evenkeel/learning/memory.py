@@ -181,6 +181,11 @@ class Memory:
             self._columns[name][: self._filled] = column
         self.version += 1
 
+    def to(self, device: torch.device) -> None:
+        """Move the stored samples to another device."""
+        self._columns = {name: column.to(device) for name, column in self._columns.items()}
+        self.version += 1
+
     def _allocate(self, rows: Mapping[str, Tensor]) -> None:
         if self.budget is not None:
             self.slots = max(1, self.budget // sum(column[:1].nbytes for column in rows.values()))

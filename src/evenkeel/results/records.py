@@ -22,6 +22,7 @@ class Started:
     stream: str | None  # digest of which sample comes when; None for the user's own stream
     boundaries: bool  # whether the end of each task is reported to the learner
     step: int = 0
+    device: str = "cpu"
     bound: str = ""  # "lower" or "upper" for a method that is no method to use, but a bound to compare others with
 
 
@@ -100,7 +101,10 @@ KINDS: dict[str, type[Record]] = {each.kind: each for each in (Started, Stepped,
 FIELDS = {each: frozenset(field.name for field in fields(each)) for each in KINDS.values()}
 
 
-LATER = {"bound": ""}  # fields that older records lack: written only where they differ from this default
+LATER = {
+    "bound": "",
+    "device": "cpu",
+}  # fields that older records lack: written only where they differ from this default
 OLD_BOUNDS = {"finetune": "lower", "joint": "upper"}  # bounds whose older records do not say so
 
 

@@ -152,7 +152,7 @@ class ServiceConfig(LearnerConfig):
 
     def determining(self) -> dict[str, Any]:
         """Return the settings that define the learner, and so must not change during its lifetime."""
-        return self.model_dump(mode="json", exclude={"batches", "checkpoints", "limits"})
+        return self.model_dump(mode="json", exclude={"batches", "checkpoints", "limits", "device"})
 
 
 def load_service(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> ServiceConfig:

@@ -45,6 +45,7 @@ class Service:
     ) -> None:
         self.model_folder = ModelFolder(path)
         self.config = self.model_folder.read(source, overrides)
+        self.model_folder.device = self.config.device
         self.started_at = time.monotonic()
         self.seconds_a_sample = 1.0  # that recent predictions took; a guess until there was one
         self.failure: str | None = None

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from dataclasses import replace
 from typing import Any
 
 from evenkeel.errors import SettingsError, nearest, reason
@@ -23,6 +24,11 @@ class RayCluster(Launcher):
             raise SettingsError("--ray needs Ray: pip install 'evenkeel[ray]', here and on every node.") from None
         self._ray: Any = ray
         self._needs = execution.needs
+        if execution.device not in (None, "auto", "cpu") and not self._needs.get("GPU"):
+            raise SettingsError(
+                f"device={execution.device!r} needs a share of a GPU on a cluster: add GPU=1 to --resources, or "
+                "GPU=0.5 for two runs on each."
+            )
         try:
             _reach(address)
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
@@ -65,6 +71,8 @@ class RayCluster(Launcher):
         return f"No node of the cluster has {self.execution.resources} now; waiting for one.{hint}"
 
     def start(self, job: Job) -> "Task":
+        if not self._needs.get("GPU") and job.config.device == "auto":  # none that Ray has not given it
+            job = replace(job, config=job.config.model_copy(update={"device": "cpu"}))
         return Task(self._ray, self._task.remote(job))
 
     def close(self) -> None:

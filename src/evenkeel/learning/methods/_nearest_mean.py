@@ -1,5 +1,7 @@
 """Prediction by the nearest class mean of the samples in memory."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,6 +25,11 @@ class NearestMeanMethod(Method):
     def __init__(self) -> None:
         super().__init__()
         self._means: tuple[object, Tensor, Tensor] | None = None  # versions of net and memory, means, their classes
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "NearestMeanMethod":
+        self._means = None  # they are on the device of before
+        moved: NearestMeanMethod = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return moved
 
     def classify(self, net: Net, memory: Memory, x: Tensor) -> Tensor:
         if not len(memory):

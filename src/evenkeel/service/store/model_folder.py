@@ -30,6 +30,7 @@ class ModelFolder:
         self.predictions = path / "predictions.sqlite"
         self.keys = path / "keys.json"
         self.aside = path / "set-aside"
+        self.device = "cpu"  # where its learners compute
         self._versions = path / "versions"
         self._lock: BinaryIO | None = None
 
@@ -113,8 +114,8 @@ class ModelFolder:
                 path.chmod(path.stat().st_mode & 0o700)
 
     def write(self, config: ServiceConfig) -> None:
-        """Write the config to `service.toml`, unless it is there already."""
-        content = tomli_w.dumps(_without_none(config.model_dump(mode="json"))).encode()
+        """Write the config to `service.toml`, unless it is there already. It belongs to no device."""
+        content = tomli_w.dumps(_without_none(config.model_dump(mode="json", exclude={"device"}))).encode()
         if not self.exists or (self.path / CONFIG).read_bytes() != content:
             write_whole(self.path / CONFIG, content)
 

@@ -29,7 +29,7 @@ class Writes(Protocol):
 def load(model_folder: ModelFolder, number: int) -> tuple[Learner, Counters]:
     """Return the learner and the counters of a version; raise CheckpointError if it cannot be read."""
     path = model_folder.version(number)
-    return Learner.load(path), Counters.from_state(checkpoint.read(path)[0]["service"])
+    return Learner.load(path, device=model_folder.device), Counters.from_state(checkpoint.read(path)[0]["service"])
 
 
 def is_readable(path: Path) -> bool:
@@ -120,7 +120,7 @@ def go_back(
 
 def scrub(path: Path, ids: Sequence[str]) -> list[str]:
     """Remove examples from the memory of a version; return those that were there."""
-    learner = Learner.load(path)
+    learner = Learner.load(path, device="cpu")
     held = [id for id in ids if learner.forget(id)]
     if held:
         _write(path, checkpoint.read(path)[0], learner.state()[1])

@@ -279,6 +279,7 @@ def run_worker(connection: Connection, path: Path, config: ServiceConfig, number
     pipe = WorkerPipe(connection)
     try:
         model_folder = ModelFolder(path)
+        model_folder.device = config.device
         with closing(open_reader(model_folder.journal)) as journal:
             Worker(model_folder, config, pipe, journal, number).run()
         pipe.send("stopped")
