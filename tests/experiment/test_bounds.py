@@ -81,7 +81,7 @@ SLOW_CASES = [("joint", "rotated"), *(case for case in SUPPORTED if case[1] in D
     [*thinned(QUICK_CASES, together=1), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_CASES)],
 )
 def test_a_method_beats_the_lower_bound(method: str, scenario: str) -> None:
-    # Where a class has several domains, a class mean for all of them, memory alone, or one pass in any order needs more.
+    # Where a class has several domains, one class mean for all, memory alone, or one pass in any order needs more.
     samples = 120 if method in ("icarl", "scr", "gdumb", "joint") and scenario in DOMAINS else 60
     gains = np.subtract(accuracies(method, scenario, samples), accuracies("finetune", scenario, samples))
     gain = Estimate.of(gains.tolist())
