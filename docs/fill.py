@@ -5,13 +5,12 @@ The settings of the learner come from its signature, the measures from the docst
 The figures in docs/images, and the tables of docs/tilt.md, which compare groups of runs across settings, are made here.
 """
 
-import gzip
 import io
 import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from math import nan
@@ -27,7 +26,7 @@ from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw
 from evenkeel.results import metrics
 from evenkeel.results.groups import ENOUGH, Estimate
 from evenkeel.results.measures import MEASURES, NOTATION, Measure
-from evenkeel.results.records import Record, from_line, is_rar
+from evenkeel.results.records import is_rar
 from evenkeel.results.run_files import Results, find_runs
 
 ROOT = Path(__file__).parents[1]
@@ -152,15 +151,7 @@ def _finished(ledger: str, **chosen: object) -> list[Results]:
 
 @cache
 def _runs(ledger: str) -> list[Results]:
-    """Read the packed runs of a ledger without their steps, which these tables do not need."""
-    return [Results.of(_without_steps(path), path) for path in find_runs([ROOT / ledger])]
-
-
-def _without_steps(path: Path) -> Iterator[Record]:
-    with gzip.open(path) as lines:
-        for line in lines:
-            if not line.startswith((b'{"kind":"step"', b'{"kind":"usage"')):
-                yield from_line(line)
+    return [Results.read(path) for path in find_runs([ROOT / ledger])]
 
 
 def _memory(run: Results) -> int:

@@ -9,10 +9,12 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ RECORDS = "records.jsonl"
 USAGE = "usage.jsonl"
 PACKED = ".jsonl.gz"  # ending of a packed run
 OLD_PACKED = f"{RECORDS}.gz"  # as version 0.1 packed a run, inside its folder
+STEP = b'{"kind":"step",'  # how the line of a step begins
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)  # what reading a damaged gzip file raises
 
 
@@ -47,16 +50,30 @@ def records_of(path: Path) -> Path | None:
 def whole_records(file: Path) -> Iterator[tuple[Record, int]]:
     """Read the records of a file up to the first that is torn, each with the offset of its end."""
     offset = 0
+    for line in _whole_lines(file):
+        try:
+            record = from_line(line)
+        except ValueError:
+            return
+        offset += len(line)
+        yield record, offset
+
+
+def _whole_lines(file: Path) -> Iterator[bytes]:
     with gzip.open(file) if file.name.endswith(PACKED) else file.open("rb") as lines:
-        for line in _until_damage(lines):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                record = from_line(line)
-            except ValueError:
-                return
-            offset += len(line)
-            yield record, offset
+        yield from takewhile(lambda line: line.endswith(b"\n"), _until_damage(lines))
+
+
+def _records_but_steps(file: Path, steps: list[bytes]) -> Iterator[Record]:
+    """Read the records of a file up to the first that is torn, and add the lines of its steps to `steps`."""
+    for line in _whole_lines(file):
+        if line.startswith(STEP):
+            steps.append(line)
+            continue
+        try:
+            yield from_line(line)
+        except ValueError:
+            return
 
 
 def _until_damage(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -173,13 +190,34 @@ def _below(path: Path) -> list[Path]:
     return sorted(folders | files)
 
 
+class LazySteps(Sequence[Stepped]):
+    """Steps that are decoded when they are looked at: they are most of a run's records, and few tables need them."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, place: int) -> Stepped: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Stepped]: ...
+    def __getitem__(self, place: int | slice) -> Stepped | list[Stepped]:
+        return self._decoded[place]
+
+    @cached_property
+    def _decoded(self) -> list[Stepped]:
+        return [record for record in map(from_line, self._lines) if isinstance(record, Stepped)]
+
+
 @dataclass(frozen=True)
 class Results:
     """The records of one run, sorted by kind."""
 
     path: Path | None  # its folder or packed file; None if it was never written
     started: Started
-    steps: list[Stepped] = field(default_factory=list)
+    steps: Sequence[Stepped] = field(default_factory=list)
     anytime: list[Anytime] = field(default_factory=list)
     tested: list[Tested] = field(default_factory=list)
     aligned: list[Aligned] = field(default_factory=list)
@@ -212,8 +250,9 @@ class Results:
         file = records_of(path)
         if file is None:
             raise RunError(f"{str(path)!r} is not a run: it has no file {RECORDS}, and is no packed run.")
+        steps: list[bytes] = []
         try:
-            return cls.of((record for record, _ in whole_records(file)), path)
+            return replace(cls.of(_records_but_steps(file, steps), path), steps=LazySteps(steps))
         except RunError:
             raise RunError(f"{str(file)!r} does not begin with the start of a run.") from None
 
