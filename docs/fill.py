@@ -83,19 +83,12 @@ def _measure(name: str, measure: Measure) -> str:
     return f"## {measure.heading}\n\n```text\n{formula}\n```\n\n{about.strip()} In commands: `{name}`."
 
 
-def images() -> dict[str, str]:
-    """Return the figures as SVG, by name."""
-    figures: dict[str, tuple[Callable[[Figure], None], float]] = {
-        "digits": (_accuracy_along_the_stream, 2.7),
-        "tilt-residual": (_what_is_learned_and_asked, 2.5),
-        "tilt-shares": (_shares_of_predictions, 2.5),
-        "tilt-ablation": (_ablation, 2.5),
-    }
-    both = {}
-    for name, (figure, height) in figures.items():
-        both[f"{name}-light.svg"] = light = draw(figure, width=7.2, height=height)
-        both[f"{name}-dark.svg"] = re.sub(r"#[0-9a-f]{6}\b", lambda colour: DARK.get(colour[0], colour[0]), light)
-    return both
+def image(name: str) -> dict[str, str]:
+    """Return a figure as two files of SVG, for light and dark pages, by their names."""
+    figure, height = FIGURES[name]
+    light = draw(figure, width=7.2, height=height)
+    dark = re.sub(r"#[0-9a-f]{6}\b", lambda colour: DARK.get(colour[0], colour[0]), light)
+    return {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
 
 
 def _accuracy_along_the_stream(figure: Figure) -> None:
@@ -293,9 +286,17 @@ def _ablation(figure: Figure) -> None:
     axes.legend(loc="lower left")
 
 
+FIGURES: dict[str, tuple[Callable[[Figure], None], float]] = {
+    "digits": (_accuracy_along_the_stream, 2.7),
+    "tilt-residual": (_what_is_learned_and_asked, 2.5),
+    "tilt-shares": (_shares_of_predictions, 2.5),
+    "tilt-ablation": (_ablation, 2.5),
+}
+
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
     IMAGES.mkdir(exist_ok=True)
-    for name, svg in images().items():
-        (IMAGES / name).write_text(svg, encoding="utf-8")
+    for figure in FIGURES:
+        for name, svg in image(figure).items():
+            (IMAGES / name).write_text(svg, encoding="utf-8")

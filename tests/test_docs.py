@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,35 @@ from evenkeel.grids.tune import Search
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_tables_of_the_reproduction_equal_the_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.fixture(scope="module")
+def fill() -> Any:
     spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
     assert spec is not None
     assert spec.loader is not None
-    fill = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fill)
-    pages = {page: page.read_text(encoding="utf-8") for page in fill.PAGES}
-    assert sum(text.count("<!-- end -->") for text in pages.values()) >= 10
-    for page, text in pages.items():
-        assert fill.filled(text) == text, f"{page.name}: run `make docs`"
-    for name, svg in fill.images().items():
-        assert (fill.IMAGES / name).read_text(encoding="utf-8") == svg, f"{name}: run `make docs`"
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LARGE = [pytest.param("tilt", marks=pytest.mark.slow)]  # made from a thousand runs
+
+
+@pytest.mark.parametrize("name", ["README", "experiments", "measures", "reproduction", *LARGE])
+def test_what_a_page_shows_equals_the_ledgers(name: str, fill: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (page,) = (each for each in fill.PAGES if each.stem == name)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<!-- end -->") >= 1
+    assert fill.filled(text) == text, f"{page.name}: run `make docs`"
+    figures = [each for each in fill.FIGURES if f"{each}-light.svg" in text]
+    for file, svg in (image for each in figures for image in fill.image(each).items()):
+        assert (fill.IMAGES / file).read_text(encoding="utf-8") == svg, f"{file}: run `make docs`"
+
+
+def test_every_page_and_figure_is_compared_with_the_ledgers(fill: Any) -> None:
+    assert [page.stem for page in fill.PAGES] == ["README", "experiments", "measures", "reproduction", "tilt"]
+    shown = "".join(page.read_text(encoding="utf-8") for page in fill.PAGES)
+    assert [figure for figure in fill.FIGURES if f"{figure}-light.svg" not in shown] == []
 
 
 def test_the_search_in_the_docs_is_valid(tmp_path: Path) -> None:
