@@ -23,7 +23,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 }
 SETTINGS: dict[str, list[str]] = {
     "joint-5": ["method.epochs=5"],
-    "gdumb": ["method.epochs=30"],
+    "gdumb": ["method.epochs=12"],
     "scr": ["optimizer.lr=0.3", "learner.replay=50"],  # contrasts need many samples
     "icarl": ["optimizer.lr=0.3"],  # its loss is a mean over classes, so its gradients are smaller
 }

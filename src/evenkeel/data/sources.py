@@ -2,11 +2,12 @@
 # ruff: noqa: ARG001 - all sources have one signature, even those that need no folder or report no progress
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet, Progress
@@ -22,13 +23,19 @@ _Located = tuple[list[Path], Callable[[], Encoded]]  # the files of a set, and h
 
 def digits(root: Path | None, *, progress: Progress, test_share: float = 0.25, seed: int = 0) -> DataSet:
     """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels; no files needed."""
+    x, y = _digits()
+    train, test = splits.stratified(y, test_share, seed, "digits")
+    classes = [str(digit) for digit in range(10)]
+    return DataSet.of(x[train], y[train], x[test], y[test], classes=classes, name="digits")
+
+
+@lru_cache(maxsize=1)
+def _digits() -> tuple[NDArray[np.uint8], Any]:
+    """Return images and labels; parsed once, because that takes as long as a good part of a short run."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
-    train, test = splits.stratified(bunch.target, test_share, seed, "digits")
-    classes = [str(digit) for digit in range(10)]
-    return DataSet.of(x[train], bunch.target[train], x[test], bunch.target[test], classes=classes, name="digits")
+    return np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None], bunch.target
 
 
 def cifar10(root: Path | None, *, progress: Progress) -> DataSet:
