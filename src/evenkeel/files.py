@@ -44,7 +44,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    flush_folder(path.parent)
+    flush(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -69,14 +69,20 @@ def drop_cached(path: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def flush_folder(path: Path) -> None:
-    """Make renames in `path` survive a power cut."""
+def flush(path: Path) -> None:
+    """Make renames in a folder, or the content of a file, survive a power cut."""
     if os.name == "posix":
         folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def flush_all(folder: Path) -> None:
+    """Flush a folder and all that is in it to the disk."""
+    for path in (*folder.rglob("*"), folder):
+        flush(path)
 
 
 def lock(file: BinaryIO, path: Path, *, wait: bool = False) -> None:

@@ -1,5 +1,6 @@
 """The command line, as a user calls it."""
 
+import io
 import re
 import subprocess
 import sys
@@ -51,7 +52,9 @@ def test_a_run_has_its_own_folder_by_default(
     ]
 
 
-def test_a_users_own_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = np.random.default_rng(0)
     for split, count in (("train", 6), ("test", 2)):
         for name in ("cat", "dog", "cow", "hen"):
@@ -79,7 +82,21 @@ def test_a_users_own_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "(3, 8, 8) uint8" in out
     code, out, _ = call(capsys, "data", "list")
     assert "photos" in out
+    code, _, err = call(capsys, "data", "clear")
+    assert (code, "all decoded data sets: photos. Give the name of one, or --yes" in err) == (1, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", Terminal("n\n"))
+        code, out, err = call(capsys, "data", "clear")
+    assert (code, "Delete all decoded data sets: photos?" in out) == (1, True), err
     assert call(capsys, "data", "clear", "photos")[:2] == (0, "0 MB freed: photos.\n")
+    assert call(capsys, "data", "clear")[:2] == (0, "0 MB freed: nothing was decoded.\n")
+
+
+class Terminal(io.StringIO):
+    """A person who answers questions."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_brackets_in_names_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,11 @@ REFUSED: dict[str, list[str]] = {
     "export: no model": ["export", "model", "-o", "new/model.onnx"],
     "export: no learner": ["export", "file", "-o", "new/model.onnx"],
     "keys: no model": ["keys", "add", "model", "me", "--scope", "learn"],
+    "backup: no model": ["backup", "model", "new/copy"],
+    "restore: no backup": ["restore", "nowhere", "new/model"],
+    "restore: a folder": ["restore", ".", "new/model"],
+    "restore: a file": ["restore", "file", "new/model"],
+    "check: no model": ["check", "model"],
     "unknown command": ["evalute", "model", "rows.jsonl"],
     "unknown option": ["run", "digits", "--otu", "runs"],
 }

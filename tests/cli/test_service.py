@@ -1,5 +1,6 @@
 """`evenkeel learn`, `predict`, `export`, `keys`: the service on the command line."""
 
+import errno
 import io
 import json
 import os
@@ -209,3 +210,20 @@ def test_only_the_owner_can_read_what_a_command_leaves(tmp_path: Path, capsys: p
         os.umask(before)
     made = [model, *model.rglob("*"), tmp_path / "copy.tar", tmp_path / "again", *(tmp_path / "again").rglob("*")]
     assert {path.name: oct(path.stat().st_mode & 0o077) for path in made if path.stat().st_mode & 0o077} == {}
+
+
+def test_errors_of_a_disk_are_sentences(
+    opened: Open, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = opened(start=False)
+    model = str(service.model_folder.path)
+    code, _, errors = call(capsys, "backup", model, "/proc/copy")
+    assert (code, "Cannot use /proc/.copy.partial" in errors) == (1, True), errors
+    monkeypatch.setattr("shutil.copy", full_disk)
+    code, _, errors = call(capsys, "backup", model, str(service.model_folder.path.with_name("copy")))
+    assert (code, errors) == (1, "Cannot use the disk: No space left on device.\n")
+    assert {path.name for path in service.model_folder.path.parent.iterdir()} == {"model"}
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import reduce, wraps
 from importlib import import_module
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import ForkServerContext
@@ -41,12 +42,16 @@ def fork_server() -> ForkServerContext:
     return multiprocessing.get_context("forkserver")
 
 
-def start(arguments: Sequence[str], log: Path, *, hang_after: int | None = None) -> BaseProcess:
+def start(
+    arguments: Sequence[str], log: Path, *, hang_after: int | None = None, kill_at: str | None = None
+) -> BaseProcess:
     """Start a command as in a terminal of its own, with its output in a file.
 
-    `hang_after`: its learner does so many steps and no more, so that a signal comes in time on any machine.
+    `hang_after`: its learner does so many steps and no more, so that a signal comes in time on any machine. `kill_at`:
+    the process is killed when it calls a function, "package.module:function" or "package.module:Class.function", for
+    the first time; with "*2" after it, for the second.
     """
-    process = fork_server().Process(target=_evenkeel, args=(list(arguments), str(log), hang_after))
+    process = fork_server().Process(target=_evenkeel, args=(list(arguments), str(log), hang_after, kill_at))
     process.start()
     return process
 
@@ -82,10 +87,12 @@ def wait_for(condition: Callable[[], object], seconds: float = LONG) -> None:
         time.sleep(0.005)
 
 
-def _evenkeel(arguments: list[str], log: str, hang_after: int | None) -> None:
+def _evenkeel(arguments: list[str], log: str, hang_after: int | None, kill_at: str | None) -> None:
     """Do what the installed command does."""
     if hang_after is not None:
         _hang_after(hang_after)
+    if kill_at is not None:
+        _kill_at(*kill_at.partition("*")[::2])
     _start_children_in_no_time()
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore Ctrl-C
@@ -134,6 +141,24 @@ def _print_to(log: str) -> None:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)
+
+
+def _kill_at(place: str, calls: str) -> None:
+    """Kill this process with SIGKILL at a call of a function; nothing that it has to do then is done."""
+    module, _, name = place.partition(":")
+    *owners, last = name.split(".")
+    owner: Any = reduce(getattr, owners, import_module(module))
+    function, left = getattr(owner, last), int(calls or 1)
+
+    @wraps(function)  # so that it can be sent through a pipe
+    def killed(*arguments: Any, **settings: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **settings)
+
+    setattr(owner, last, killed)
 
 
 def _hang_after(steps: int) -> None:

@@ -63,14 +63,21 @@ class Server:
 class Served(Server):
     """`evenkeel serve`, which runs until it is stopped or killed. Its output is in `log`."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, *options: str, wait: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Sequence[str] = VECTORS,
+        *options: str,
+        wait: bool = True,
+        kill_at: str | None = None,
+    ) -> None:
         self.folder = folder
         self.log = folder.with_name(f"{folder.name}.log")
         self._begun = self.log.stat().st_size if self.log.exists() else 0
         overrides = [word for setting in settings for word in ("--set", setting)]
         port = [] if "--port" in options else ["--port", "0"]
         arguments = ["serve", str(folder), "--one-process", *port, *overrides, *options]
-        self.process = start(arguments, self.log)
+        self.process = start(arguments, self.log, kill_at=kill_at)
         self.client = httpx.Client(timeout=LONG)
         if wait:
             self.wait()

@@ -1,4 +1,7 @@
-"""A service whose learner averages its weights: it answers by them, and they survive a stop and a rollback."""
+"""A service whose learner averages its weights: it answers by them, and they survive a stop, a rollback and a kill."""
+
+import shutil
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +10,7 @@ from evenkeel.config.build import make_learner
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.service import Service
+from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, examples, learner_of, settle
 
 SETTINGS = ("batches.size=4", "learner.average=0.9", "learner.predict_with=average")
@@ -46,3 +50,15 @@ def test_a_service_answers_by_averaged_weights_after_a_stop_and_a_rollback_too(o
     assert np.abs(answered(again) - before).max() > 1e-6
     again.rollback(version).result()
     np.testing.assert_array_equal(answered(again), before)
+
+
+def test_averages_survive_a_kill(opened: Open, tmp_path: Path) -> None:
+    service = opened(*SETTINGS)
+    service.learn(GIVEN).result()
+    wait_for(lambda: not service.waiting)  # all of it is learned, and in no checkpoint yet
+    shutil.copytree(tmp_path / "model", tmp_path / "killed")
+    again = opened(folder="killed")
+    for each in (service, again):
+        settle(each)
+    np.testing.assert_array_equal(answered(again), answered(service))
+    assert not differences(snapshot(learner_of(again)), snapshot(learner_of(service)))

@@ -1,10 +1,12 @@
 """`evenkeel data`: list, download, inspect and clear data sets."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenkeel.cli.console import DataFolder, decoding, notes, out, print_table, progress
+from evenkeel.errors import SettingsError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,12 +79,22 @@ def data_show(
 @app.command("clear")
 def data_clear(
     name: Annotated[str | None, typer.Argument(help="Name of a decoded data set. Default: all.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete all of them without a question.")] = False,
 ) -> None:
-    """Delete decoded data from the cache. Your own files are never touched."""
+    """Delete decoded data from the cache. Your own files are never touched; decoding them again takes a while."""
     from evenkeel.data import cache
 
     cleared = sorted({entry.name for entry in cache.entries() if name in (None, entry.name)})
+    if name is None and cleared and not yes:
+        _require_consent(f"all decoded data sets: {', '.join(cleared)}")
     out.print(f"{cache.clear(name) / 1e6:.0f} MB freed: {', '.join(cleared) or 'nothing was decoded'}.")
+
+
+def _require_consent(what: str) -> None:
+    """Ask whether to delete something; raise SettingsError if nobody is there to answer."""
+    if not sys.stdin.isatty():
+        raise SettingsError(f"This would delete {what}. Give the name of one, or --yes.")
+    typer.confirm(f"Delete {what}?", abort=True)
 
 
 def data_table(data: "DataSet") -> "ResultTable":

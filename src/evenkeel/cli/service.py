@@ -139,7 +139,7 @@ def learn_command(  # noqa: PLR0917
     model_folder, settings = ModelFolder(folder), on_device(settings, device)
     checked = model_folder.read(config, settings)
     feed = Feed(source, checked, sample, label).items(labelled=True)
-    chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.limits.queue))
+    chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.most_waiting))
     if not model_folder.exists:
         chunks = _begun(chunks, source, checked)
     service = Service(folder, config, settings)

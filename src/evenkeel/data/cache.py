@@ -24,7 +24,7 @@ from evenkeel.data.dataset import DataSet, Progress, Split, content_digest
 from evenkeel.data.readers.encoded import Encoded, EncodedSplit
 from evenkeel.data.readers.places import cache_home
 from evenkeel.errors import DataError, nearest
-from evenkeel.files import flush_folder, flushed
+from evenkeel.files import flush, flushed
 
 FORMAT = 1
 STALE = 3600.0  # seconds after which an unfinished folder counts as abandoned
@@ -168,7 +168,7 @@ def _write(folder: Path, name: str, encoded: Encoded, progress: Progress) -> Non
             file.write(json.dumps(meta, indent=1).encode())
         with contextlib.suppress(OSError):  # another process was first; its folder is just as good
             unfinished.rename(folder)
-            flush_folder(folder.parent)
+            flush(folder.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 """The config of a service: the parts of the learner, the shape of its samples, and what a client may send."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,10 @@ class Checkpoints(StrictModel):
     """Seconds between checkpoints, at most, while learning"""
     keep: PositiveInt = 5
     """Versions kept to roll back to: this many automatic ones, and as many requested ones"""
+    keep_bytes: PositiveInt | None = None
+    """Bytes of these versions; the oldest automatic ones go first, the two newest stay in any case"""
+    keep_hours: PositiveFloat | None = None
+    """Hours for which these versions are kept, requested or not; the two newest stay in any case"""
 
 
 class ServiceLimits(StrictModel):
@@ -64,6 +69,10 @@ class ServiceLimits(StrictModel):
 
     queue: PositiveInt = 10_000
     """Examples accepted but not learned yet; beyond that, clients are told to retry later"""
+    queue_bytes: PositiveInt = 1_000_000_000
+    """Bytes of the samples of these examples"""
+    queue_hours: PositiveFloat | None = None
+    """Hours that the oldest of them may have waited; beyond that, no more are accepted until it is learned"""
     examples: PositiveInt = 1_000
     """Examples per request"""
     body: PositiveInt = 8_000_000
@@ -149,6 +158,12 @@ class ServiceConfig(LearnerConfig):
                 f"With these there would be {len(known | new):,} different labels; the limit is "
                 f"{self.limits.classes:,}."
             )
+
+    @property
+    def most_waiting(self) -> int:
+        """Return how many examples may wait: by their number, and by the bytes of their samples."""
+        size = prod(self.input.sample) * (4 if self.input.size is None else 1)
+        return max(1, min(self.limits.queue, self.limits.queue_bytes // size))
 
     def determining(self) -> dict[str, Any]:
         """Return the settings that define the learner, and so must not change during its lifetime."""

@@ -15,10 +15,11 @@ from evenkeel.errors import EvenkeelError
 
 
 class FullError(EvenkeelError):
-    """The queue has no room for so many examples; there may be room after `seconds`."""
+    """The queue has no room for so many examples, or the oldest has waited too long; try again after `seconds`."""
 
-    def __init__(self, waiting: int, seconds: int, examples: int = 1) -> None:
-        super().__init__(f"The queue is full: {waiting:,} examples are waiting to be learned. Retry in {seconds} s.")
+    def __init__(self, waiting: int, seconds: int, examples: int = 1, *, hours: float | None = None) -> None:
+        why = "The queue is full:" if hours is None else f"The oldest example has waited for {hours:.1f} hours:"
+        super().__init__(f"{why} {waiting:,} examples are waiting to be learned. Retry in {seconds} s.")
         self.seconds, self.examples = seconds, examples
 
 

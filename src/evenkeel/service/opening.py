@@ -69,7 +69,7 @@ def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
 def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> Resumed:
     """Return what to resume from: the current version, or an earlier one that becomes the current one."""
     _require_same_learner(model_folder, config, journal)
-    keep = config.checkpoints.keep
+    keep = config.checkpoints
     if start.rollback is None:
         try:
             resumed = resume(model_folder, journal, keep)
@@ -110,7 +110,7 @@ def adopt(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, nu
         learner,
         counters,
         new,
-        keep=config.checkpoints.keep,
+        keep=config.checkpoints,
         asked=True,
         note=f"back to version {number}",
         back_to=new,
@@ -163,7 +163,7 @@ def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, jour
     before = journal.do(partial(queries.value, name="learner"))
     now = config.determining()
     if before is None:
-        versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints.keep)
+        versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints)
         journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
         return
     changes = differences(without_rar(json.loads(before)), now)

@@ -117,12 +117,17 @@ class Service:
         return 0 if self.supervisor is None else self.supervisor.waiting
 
     @property
+    def room(self) -> int:
+        """Return how many more examples may wait."""
+        return self.config.most_waiting if self.supervisor is None else self.supervisor.limits.room
+
+    @property
     def problem(self) -> str | None:
         """Return why nothing is learned at the moment; None if all is well."""
         if self.supervisor is None or self.journal is None:
             return self.failure
         unwritten = self.journal.failure and f"The journal cannot be written ({self.journal.failure})."
-        return self.supervisor.error or unwritten
+        return self.supervisor.error or unwritten or self.supervisor.limits.problem
 
     @property
     def notice(self) -> str | None:
@@ -196,8 +201,7 @@ class Service:
 
     def full(self, count: int) -> FullError:
         """Return the error of a queue that has no room for this many examples."""
-        rate = 0.0 if self.supervisor is None else self.supervisor.rate
-        return FullError(self.waiting, max(1, min(60, round(self.waiting / max(rate, 1)))), count)
+        return FullError(0, 1, count) if self.supervisor is None else self.supervisor.limits.full(count)
 
     # For admins
 
@@ -260,7 +264,7 @@ class Service:
 
     def _require_few(self, count: int) -> None:
         """Raise InputError if these are too many examples for one request."""
-        most = min(self.config.limits.examples, self.config.limits.queue)
+        most = min(self.config.limits.examples, self.config.most_waiting)
         if count > most:
             raise InputError(f"{count:,} examples are too many for one request; the limit is {most:,}.")
 
@@ -278,12 +282,11 @@ class Service:
         self, supervisor: Supervisor, journal: Journal, accept: Operation[list[Accepted]], count: int
     ) -> "Future[list[Accepted]]":
         """Write examples to the journal; raise FullError if the queue has no room for them."""
-        if not supervisor.reserve(count, self.config.limits.queue):
-            raise self.full(count)
+        supervisor.limits.reserve(count)
 
         def settle(done: "Future[list[Accepted]]") -> None:
             new = 0 if done.exception() else sum(each.new for each in done.result())
-            supervisor.settle(count, new)
+            supervisor.queue.settle(count, new)
 
         future = journal.write(accept)
         future.add_done_callback(settle)

@@ -44,7 +44,11 @@ class Queue:
     """A service that only has a queue."""
 
     def __init__(self, limit: int, waiting: int = 0) -> None:
-        self.config, self.waiting = SimpleNamespace(limits=SimpleNamespace(queue=limit)), waiting
+        self.limit, self.waiting = limit, waiting
+
+    @property
+    def room(self) -> int:
+        return self.limit - self.waiting
 
     def full(self, count: int) -> FullError:
         return FullError(self.waiting, 1, count)
@@ -56,7 +60,7 @@ def attempt(door: Door, queue: Queue, count: int) -> str:
     try:
         with door.entered():
             read = True
-            if queue.waiting + count > queue.config.limits.queue:
+            if count > queue.room:
                 raise queue.full(count)
             queue.waiting += count
     except FullError:

@@ -20,6 +20,7 @@ from evenkeel.service.store.check import check
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.commands import call
 from tests.helpers.services import Open, adds_up, examples, learner_of, report, settle, teach
+from tests.helpers.serving import VECTORS
 
 BATCHES = ("batches.size=4", "batches.wait=3600")
 
@@ -123,24 +124,125 @@ def test_a_backup_that_is_killed_is_absent_or_complete_and_can_be_repeated(
     assert not list(tmp_path.glob(".*.partial*"))
 
 
-def test_what_exists_is_never_overwritten_and_what_is_damaged_is_never_restored(
-    running: Service, tmp_path: Path
+def test_what_exists_is_never_overwritten(running: Service, tmp_path: Path) -> None:
+    folder, target = running.model_folder, tmp_path / "copy"
+    back_up(folder, str(target))
+    with pytest.raises(SettingsError, match=r"exists\. Choose a new name"):
+        back_up(folder, str(target))
+    with pytest.raises(SettingsError, match=r"exists\. Choose a new name"):
+        restore(str(target), folder.path)
+    with pytest.raises(SettingsError, match=r"a folder or a \.tar file, not \.gz"):
+        back_up(folder, str(tmp_path / "copy.tar.gz"))
+    (tmp_path / "empty").mkdir()  # a place that was made for it
+    restore(str(target), tmp_path / "empty")
+    assert list(check(ModelFolder(tmp_path / "empty"))) == []
+
+
+def change(backup: Path) -> None:
+    (backup / "service.toml").write_text("seed = 1")
+
+
+def lose_versions(backup: Path) -> None:
+    shutil.rmtree(backup / "versions")
+
+
+def lose_the_list(backup: Path) -> None:
+    (backup / "backup.json").unlink()
+
+
+def replace_the_list(backup: Path) -> None:
+    (backup / "backup.json").write_text("[1, 2]")
+
+
+def lose_all(backup: Path) -> None:
+    shutil.rmtree(backup)
+
+
+DAMAGED: dict[Callable[[Path], None], str] = {
+    change: r"is damaged: 'service\.toml'",
+    lose_versions: r"is incomplete: it lacks 'versions/",
+    lose_the_list: "is not a backup: it has no list",
+    replace_the_list: "is not a backup: it has no list",
+    lose_all: "There is no backup",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@pytest.mark.parametrize("form", ["folder", "tar"])
+def test_what_is_damaged_is_never_restored_and_named_as_it_was_given(
+    whole: Path, tmp_path: Path, damage: Callable[[Path], None], form: str
 ) -> None:
-    target = tmp_path / "copy"
-    back_up(running.model_folder, str(target))
-    with pytest.raises(SettingsError, match="Choose a new name"):
-        back_up(running.model_folder, str(target))
-    with pytest.raises(SettingsError, match="Choose a new folder"):
-        restore(str(target), running.model_folder.path)
-    (target / "service.toml").write_text("seed = 1")
-    with pytest.raises(DataError, match=r"is damaged: service.toml"):
-        restore(str(target), tmp_path / "again")
-    shutil.rmtree(target / "versions")
-    with pytest.raises(DataError, match="not a complete backup"):
-        restore(str(target), tmp_path / "again")
+    source = tmp_path / "copy"
+    shutil.copytree(whole, source)
+    damage(source)
+    if form == "tar" and source.exists():
+        source = Path(shutil.make_archive(str(tmp_path / "packed"), "tar", source))
+    with pytest.raises(DataError, match=DAMAGED[damage]) as raised:
+        restore(str(source), tmp_path / "again")
+    assert str(source) in str(raised.value)
+    assert "partial" not in str(raised.value)
     assert not (tmp_path / "again").exists()
-    with pytest.raises(DataError, match="cannot be read as a backup"):
-        restore(str(tmp_path / "nowhere.tar"), tmp_path / "again")
+    assert not list(tmp_path.glob(".*.partial*"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a backup."""
+    folder = tmp_path_factory.mktemp("whole")
+    with closing(Service(folder / "model", None, VECTORS)) as service:
+        service.start()
+        teach(service, examples(8))
+        back_up(service.model_folder, str(folder / "backup"))
+    return folder / "backup"
+
+
+def test_only_what_a_backup_lists_is_restored(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    (tmp_path / "copy" / "keys.json").write_text("[]")
+    restore(str(tmp_path / "copy"), tmp_path / "again")
+    assert sorted(each.name for each in (tmp_path / "again").rglob("*") if each.is_file()) == sorted(
+        each.name for each in whole.rglob("*") if each.is_file() and each.name != "backup.json"
+    )
+
+
+def empty_the_journal(folder: ModelFolder) -> None:
+    folder.journal.write_bytes(b"")
+
+
+def go_back_in_time(folder: ModelFolder) -> None:
+    """Replace the journal by an older copy, which is what a torn log amounts to."""
+    with closing(sqlite3.connect(folder.journal)) as db, db:
+        db.execute("DELETE FROM meta WHERE name = 'seal'")
+        db.execute("UPDATE meta SET value = value - 1 WHERE name = 'position'")
+
+
+def fill_with_noise(folder: ModelFolder) -> None:
+    folder.journal.write_bytes(b"\xff" * 4096)
+
+
+def never_start(folder: ModelFolder) -> None:
+    for path in (*folder.path.rglob("*.ek"), *folder.journal_files()):
+        path.unlink(missing_ok=True)
+
+
+LOST: dict[Callable[[ModelFolder], None], str] = {
+    empty_the_journal: "is empty",
+    go_back_in_time: "is incomplete",
+    fill_with_noise: "cannot be read",
+    never_start: "no journal yet",
+}
+
+
+@pytest.mark.parametrize("lose", LOST)
+def test_a_folder_that_has_lost_something_is_not_backed_up_as_if_it_had_not(
+    whole: Path, tmp_path: Path, lose: Callable[[ModelFolder], None]
+) -> None:
+    restore(str(whole), tmp_path / "model")
+    folder = ModelFolder(tmp_path / "model")
+    lose(folder)
+    with pytest.raises(DataError, match=f"cannot be backed up.*{LOST[lose]}"):
+        back_up(folder, str(tmp_path / "copy"))
+    assert not (tmp_path / "copy").exists()
 
 
 # Checks

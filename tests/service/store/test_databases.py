@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from evenkeel.service.config import Checkpoints
 from evenkeel.service.examples import Example
 from evenkeel.service.http.app import make_app
 from evenkeel.service.service import Service
@@ -116,7 +117,8 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
             if rng.random() < 0.4:
                 for number in (1, 2):  # two checkpoints
                     last = queries.value(db, "batch") - rng.choice((0, 1, 5)) + number
-                    version_rows.note(db, version_rows.Version(last, 0, 0, False, ""), keep=2)
+                    version = version_rows.Version(last, 0, 0, False, "")
+                    version_rows.note(db, version, keep=Checkpoints(keep=2), sizes={})
                 while queries.tidy(db, ids=1_000_000):
                     pass
             db.execute("COMMIT")

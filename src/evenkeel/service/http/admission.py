@@ -54,7 +54,7 @@ class Door:
             self._inside -= 1
 
     def _has_room(self) -> bool:
-        room = self._service.config.limits.queue - self._service.waiting - self._inside * self._expected
+        room = self._service.room - self._inside * self._expected
         if room >= self._expected:
             return True
         now = time.monotonic()

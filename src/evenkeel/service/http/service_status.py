@@ -51,7 +51,11 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
             "before_learning": {"tested": report.tested, "right": report.right, "recent": report.lately},
         },
         "recency_bias": report.recency_bias,
-        "queue": {"waiting": supervisor.waiting, "limit": config.limits.queue},
+        "queue": {
+            "waiting": supervisor.waiting,
+            "limit": config.most_waiting,
+            "seconds": supervisor.queue.seconds,
+        },
         "throughput": supervisor.rate,
         "checkpoint": {"version": report.saved, "seconds": time.monotonic() - supervisor.saved_at},
     }

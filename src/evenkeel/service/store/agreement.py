@@ -35,13 +35,22 @@ def open_unchanged(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
+def is_taken_over(path: Path) -> bool:
+    """Check whether a journal is of this version, and not of 0.1."""
+    with closing(open_unchanged(path)) as db:
+        return _is_taken_over(db)
+
+
+def _is_taken_over(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] >= schema.NEWEST)
+
+
 def _compare(db: sqlite3.Connection, model_folder: ModelFolder, mark: Position | None) -> str | None:
     path = str(model_folder.journal)
     if not db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
         return f"The journal {path!r} is empty."
-    taken_over = db.execute("PRAGMA user_version").fetchone()[0] >= schema.NEWEST
     require_sealed(db)
-    own = queries.position(db) if taken_over else None  # version 0.1 had none
+    own = queries.position(db) if _is_taken_over(db) else None  # version 0.1 had none
     if mark is not None and (trouble := _trouble(own, mark, "It was")):
         return f"The journal {path!r} {trouble}"
     for number in _to_compare(db, model_folder):

@@ -12,20 +12,21 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import DataError, EvenkeelError, SettingsError, reason
-from evenkeel.files import flush_folder, flushed, write_whole
+from evenkeel.errors import DataError, EvenkeelError, SettingsError, reason, some
+from evenkeel.files import flush, flush_all, flushed, write_whole
 from evenkeel.service.store import queries, version_rows, versions
-from evenkeel.service.store.agreement import open_unchanged, position_of
+from evenkeel.service.store.agreement import disagreement, is_taken_over, open_unchanged, position_of
 from evenkeel.service.store.mark import MarkFile, Position
 from evenkeel.service.store.model_folder import CONFIG, ModelFolder
 from evenkeel.service.store.seal import seal
 
 LIST = "backup.json"
 ATTEMPTS = 20  # while versions are replaced under our hands
+COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 
 
 def back_up(folder: ModelFolder, target: str) -> dict[str, Any]:
@@ -33,14 +34,13 @@ def back_up(folder: ModelFolder, target: str) -> dict[str, Any]:
     if "://" in target:
         return _to_url(folder, target)
     path = Path(target)
-    if path.exists():
-        raise _exists(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix in COMPRESSED:
+        raise SettingsError(f"A backup is a folder or a .tar file, not {path.suffix}: compress it once it is made.")
     return _to_tar(folder, path) if path.suffix == ".tar" else _to_folder(folder, path)
 
 
-def _exists(target: str) -> SettingsError:
-    return SettingsError(f"{target!r} exists. Choose a new name for the backup.")
+def _exists(target: str | Path) -> SettingsError:
+    return SettingsError(f"{str(target)!r} exists. Choose a new name, or move that away first.")
 
 
 def _to_url(folder: ModelFolder, url: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _to_tar(folder: ModelFolder, target: Path) -> dict[str, Any]:
         with flushed(packed) as file, tarfile.open(fileobj=file, mode="w") as tar:
             tar.add(partial, arcname="")
         packed.replace(target)
-        flush_folder(target.parent)
+        flush(target.parent)
     return facts
 
 
@@ -68,21 +68,30 @@ def _to_folder(folder: ModelFolder, target: Path) -> dict[str, Any]:
     with _partial(target) as partial:
         facts = _copy(folder, partial)
         partial.rename(target)
-        flush_folder(target.parent)
+        flush(target.parent)
     return facts
 
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Make a folder next to the target to work in; delete it in the end, and what a killed process left of it."""
+    """Make a folder next to the target to work in; delete it in the end, and what a killed process left of it.
+
+    Raise SettingsError if the target exists, but for an empty folder, which may be a place that was made for it.
+    """
     partial = target.with_name(f".{target.name}.partial")
     leftovers = (partial, partial.with_name(f"{partial.name}.tar"))
+    new = [parent for parent in target.parents if not parent.exists()]
     _delete(*leftovers)
-    partial.mkdir()
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise _exists(target)
+    partial.mkdir(parents=True)
     try:
         yield partial
     finally:
         _delete(*leftovers)
+        for parent in new:
+            with suppress(OSError):  # it is not empty: all went well
+                parent.rmdir()
 
 
 def _delete(*paths: Path) -> None:
@@ -94,6 +103,7 @@ def _delete(*paths: Path) -> None:
 
 def _copy(folder: ModelFolder, target: Path) -> dict[str, Any]:
     """Copy the databases as of one moment, and the versions that they know."""
+    _require_whole(folder)
     copy = ModelFolder(target)
     copy.make()
     for path in (folder.path / CONFIG, folder.keys):
@@ -110,6 +120,22 @@ def _copy(folder: ModelFolder, target: Path) -> dict[str, Any]:
                 f"{str(folder.path)!r} has no version that belongs to its journal: `evenkeel check` says more."
             )
     return _list(copy)
+
+
+def _require_whole(folder: ModelFolder) -> None:
+    """Raise DataError if the journal has lost something: a backup would look as if it had not."""
+    trouble: str | None = "It has no journal yet."
+    try:
+        for _ in range(ATTEMPTS if folder.journal.exists() or folder.versions() else 0):
+            trouble = disagreement(folder)
+            if trouble is None:  # otherwise it may be a version that is written at this moment
+                break
+        if trouble is None and not is_taken_over(folder.journal):
+            trouble = "It was written by an earlier version of evenkeel; start the service once to take it over."
+    except sqlite3.Error as error:
+        trouble = f"Its journal cannot be read: {error}."
+    if trouble is not None:
+        raise DataError(f"{str(folder.path)!r} cannot be backed up. {trouble} `evenkeel check` says more.")
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -153,10 +179,15 @@ def _list(copy: ModelFolder) -> dict[str, Any]:
     """Write the list of a backup's files, and return it."""
     with closing(sqlite3.connect(copy.journal)) as db:
         facts = {"time": time.time(), "version": queries.value(db, "current"), "waiting": queries.waiting(db)[0]}
-    names = sorted(path.relative_to(copy.path).as_posix() for path in copy.path.rglob("*") if path.is_file())
+    names = sorted(_name(path, copy.path) for path in copy.path.rglob("*") if path.is_file())
     listed = {**facts, "files": {name: _hash(copy.path / name) for name in names}}
     write_whole(copy.path / LIST, json.dumps(listed, indent=1).encode())
+    flush_all(copy.path)
     return listed
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _hash(path: Path) -> str:
@@ -166,46 +197,58 @@ def _hash(path: Path) -> str:
 
 def restore(source: str, target: Path) -> dict[str, Any]:
     """Make a service's folder of a backup, checked file by file; return what the backup holds."""
-    if target.exists():
-        raise SettingsError(f"{str(target)!r} exists. Choose a new folder, or move that one away first.")
-    target.parent.mkdir(parents=True, exist_ok=True)
     with _partial(target) as partial:
         _fetch(source, partial)
         listed = _checked(partial, source)
-        (partial / LIST).unlink()
+        flush_all(partial)
         partial.rename(target)
-        flush_folder(target.parent)
+        flush(target.parent)
     return listed
 
 
 def _fetch(source: str, target: Path) -> None:
     if "://" in source:
-        with tempfile.TemporaryDirectory() as local, _storage(source, "read as a backup") as (storage, path):
+        with tempfile.TemporaryDirectory() as local, _storage(source, "read") as (storage, path):
             storage.get_file(path, str(Path(local) / "backup.tar"))
             _unpack(Path(local) / "backup.tar", target, source)
-    elif Path(source).is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
     else:
         _unpack(Path(source), target, source)
 
 
-def _unpack(file: Path, target: Path, source: str) -> None:
+def _unpack(path: Path, target: Path, source: str) -> None:
+    """Copy a backup, which is a folder or a tar file; raise DataError if it is neither."""
+    if not path.exists():
+        raise DataError(f"There is no backup {source!r}.")
+    if path.is_dir() and not (path / LIST).is_file():  # before anything is copied: it may be large
+        raise _no_backup(source)
     try:
-        with tarfile.open(file, mode="r:") as tar:
-            tar.extractall(target, filter="data")
+        if path.is_dir():
+            shutil.copytree(path, target, dirs_exist_ok=True)
+        else:
+            with tarfile.open(path, mode="r:") as tar:
+                tar.extractall(target, filter="data")
     except (OSError, tarfile.TarError) as error:
-        raise DataError(f"{source!r} cannot be read as a backup: {reason(error)}.") from None
+        raise DataError(f"{source!r} cannot be restored: {reason(error)}.") from None
+
+
+def _no_backup(source: str) -> DataError:
+    return DataError(f"{source!r} is not a backup: it has no list of its files ({LIST}) that can be read.")
 
 
 def _checked(folder: Path, source: str) -> dict[str, Any]:
-    """Return the list of a backup's files; raise DataError if any of them is missing or differs."""
+    """Return what a backup holds; raise DataError if a file is missing or differs. Delete files it does not list."""
     try:
         listed: dict[str, Any] = json.loads((folder / LIST).read_bytes())
-        wrong = [name for name, digest in listed["files"].items() if _hash(folder / name) != digest]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{source!r} is not a complete backup: {reason(error)}.") from None
+        hashes, _ = dict[str, str](listed["files"]), (listed["version"], listed["waiting"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise _no_backup(source) from None
+    missing = [name for name in hashes if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{source!r} is incomplete: it lacks {some(missing)}.")
+    wrong = [name for name, digest in hashes.items() if _hash(folder / name) != digest]
     if wrong:
-        raise DataError(f"{source!r} is damaged: {', '.join(wrong)}.")
+        raise DataError(f"{source!r} is damaged: {some(wrong)}.")
+    _delete(*(path for path in folder.rglob("*") if path.is_file() and _name(path, folder) not in hashes))
     return listed
 
 

@@ -26,6 +26,16 @@ class Forgotten:
     versions: Annotated[int, Field(description="Older versions whose memory also held it")]
     prediction: Annotated[bool, Field(description="Whether it was a prediction kept to be labelled later")]
 
+    def together(self, before: "Forgotten | None") -> "Forgotten":
+        """Return what was removed by this request and one before it, which did not come to its end."""
+        both = (self, before or self)
+        return Forgotten(
+            waiting=any(each.waiting for each in both),
+            memory=max(each.memory for each in both),
+            versions=max(each.versions for each in both),
+            prediction=any(each.prediction for each in both),
+        )
+
 
 def note(db: sqlite3.Connection, answers: Mapping[str, Forgotten]) -> None:
     """Remember answers."""

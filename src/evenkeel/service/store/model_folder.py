@@ -10,7 +10,7 @@ import tomli_w
 
 from evenkeel.config.loading import read_tables
 from evenkeel.errors import BusyError, SettingsError
-from evenkeel.files import flush_folder, lock, write_whole
+from evenkeel.files import flush, lock, write_whole
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig, load_service
 
@@ -52,6 +52,10 @@ class ModelFolder:
         """Return the numbers of the versions that have a file, the oldest first."""
         return sorted(int(path.stem) for path in self._versions.glob("*.ek") if path.stem.isdigit())
 
+    def sizes(self) -> dict[int, int]:
+        """Return the bytes of each version."""
+        return {number: self.version(number).stat().st_size for number in self.versions()}
+
     def delete_partial(self) -> None:
         """Delete incomplete files of versions, left by a process that was killed."""
         for path in self._versions.glob(".*.partial"):
@@ -63,8 +67,8 @@ class ModelFolder:
             self.aside.mkdir(exist_ok=True)
             names = chain([path.name], (f"{path.stem}-{number}{path.suffix}" for number in count(2)))
             path.rename(next(target for name in names if not (target := self.aside / name).exists()))
-            flush_folder(self.aside)
-            flush_folder(path.parent)
+            flush(self.aside)
+            flush(path.parent)
 
     def journal_files(self) -> list[Path]:
         """Return the paths of the journal: the database, its log and index, and the mark."""

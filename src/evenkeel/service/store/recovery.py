@@ -4,6 +4,7 @@ from functools import partial
 
 from evenkeel.errors import CheckpointError
 from evenkeel.learning.learner import Learner
+from evenkeel.service.config import Checkpoints
 from evenkeel.service.store import queries, version_rows, versions
 from evenkeel.service.store.counters import Counters
 from evenkeel.service.store.journal import Journal, JournalError
@@ -12,7 +13,7 @@ from evenkeel.service.store.model_folder import ModelFolder
 Resumed = tuple[Learner, Counters, int, str | None]
 
 
-def resume(model_folder: ModelFolder, journal: Journal, keep: int) -> Resumed:
+def resume(model_folder: ModelFolder, journal: Journal, keep: Checkpoints) -> Resumed:
     """Return learner, counters and number to resume from, and a sentence about versions that are damaged, if any.
 
     Damaged versions are set aside. What was learned after the one that is left waits to be learned again.

@@ -5,9 +5,11 @@ one of ours to delete. Versions of one line follow from one another; a rollback 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
+from evenkeel.service.config import Checkpoints
 from evenkeel.service.store.checksums import BATCH, row_checksum
 from evenkeel.service.store.queries import marks, set_value, value
 
@@ -34,12 +36,18 @@ def announce(db: sqlite3.Connection, number: int, deleted: Sequence[int] = ()) -
 
 
 def note(
-    db: sqlite3.Connection, version: Version, keep: int, back_to: int | None = None, source: int | None = None
+    db: sqlite3.Connection,
+    version: Version,
+    *,
+    keep: Checkpoints,
+    sizes: Mapping[int, int],
+    back_to: int | None = None,
+    source: int | None = None,
 ) -> list[int]:
     """Make a version that was read back the current one, and return the numbers of those that are no longer kept.
 
-    `back_to`: the last batch that was learned; the examples of later batches wait to be cut again, and a new line
-    begins, with a copy of the version `source`.
+    `sizes`: of all versions, in bytes. `back_to`: the last batch that was learned; the examples of later batches wait
+    to be cut again, and a new line begins, with a copy of the version `source`.
     """
     if back_to is not None:
         wait_again(db, back_to)
@@ -53,20 +61,30 @@ def note(
     )
     db.execute("UPDATE meta SET value = ? WHERE name = 'current'", (version.number,))
     db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'batch'", (version.number,))
-    return _retire(db, keep)
-
-
-def _retire(db: sqlite3.Connection, keep: int) -> list[int]:
-    """Choose the versions to delete. Two of the current line stay in any case: if one is damaged, there is another."""
-    kept = "SELECT number FROM versions WHERE state = 'kept' AND"
-    db.execute(
-        "UPDATE versions SET state = 'deleting' WHERE state = 'kept' "
-        f"AND number NOT IN ({kept} asked ORDER BY number DESC LIMIT :keep) "
-        f"AND number NOT IN ({kept} NOT asked ORDER BY number DESC LIMIT :keep) "
-        f"AND number NOT IN ({kept} line = :line ORDER BY number DESC LIMIT 2)",
-        {"keep": keep, "line": value(db, "line")},
-    )
+    _retire(db, version.time, keep, sizes)
     return [number for (number,) in db.execute("SELECT number FROM versions WHERE state = 'deleting'")]
+
+
+def _retire(db: sqlite3.Connection, now: float, keep: Checkpoints, sizes: Mapping[int, int]) -> None:
+    """Choose the versions to delete. Two of the current line stay in any case: if one is damaged, there is another."""
+    ours = "SELECT number FROM versions WHERE state = 'kept' AND line = ? ORDER BY number DESC LIMIT 2"
+    stay = {number for (number,) in db.execute(ours, (value(db, "line"),))}
+    for asked in (True, False):
+        same = [version for version in reversed(kept(db)) if version.asked is asked]
+        seconds = inf if keep.keep_hours is None else 3600 * keep.keep_hours
+        old = [version for version in same[: keep.keep] if version.time < now - seconds]
+        _delete(db, [version.number for version in (*old, *same[keep.keep :]) if version.number not in stay])
+    left = sorted(kept(db), key=lambda version: (version.asked, version.number))
+    excess = sum(sizes.get(version.number, 0) for version in left) - (keep.keep_bytes or inf)
+    for number in [version.number for version in left if version.number not in stay]:
+        if excess > 0:
+            _delete(db, [number])
+            excess -= sizes.get(number, 0)
+
+
+def _delete(db: sqlite3.Connection, numbers: Sequence[int]) -> None:
+    """Mark versions as to be deleted."""
+    db.execute(f"UPDATE versions SET state = 'deleting' WHERE number IN ({marks(numbers)})", list(numbers))
 
 
 def wait_again(db: sqlite3.Connection, after: int) -> None:

@@ -12,6 +12,7 @@ from evenkeel.errors import CheckpointError, reason
 from evenkeel.files import drop_cached
 from evenkeel.learning import checkpoint
 from evenkeel.learning.learner import Learner
+from evenkeel.service.config import Checkpoints
 from evenkeel.service.store import queries, version_rows
 from evenkeel.service.store.counters import Counters
 from evenkeel.service.store.journal import JournalError, Operation
@@ -47,7 +48,7 @@ def save(
     counters: Counters,
     number: int,
     *,
-    keep: int,
+    keep: Checkpoints,
     asked: bool = False,
     note: str = "",
     back_to: int | None = None,
@@ -66,14 +67,16 @@ def save(
     carried = {"identity": identity or position.identity, "position": position.number}
     _write(model_folder.version(number), {**facts, "service": counters.state(), "journal": carried}, tensors)
     version = Version(number, time.time(), counters.learned, asked, note)
-    noted = partial(version_rows.note, version=version, keep=keep, back_to=back_to, source=source)
-    for old in journal.do(partial(_together, operations=[*also, noted])):
+    noted = partial(
+        version_rows.note, version=version, keep=keep, sizes=model_folder.sizes(), back_to=back_to, source=source
+    )
+    for old in journal.do(partial(together, operations=[*also, noted])):
         with suppress(OSError):  # its record says that it is to be deleted, if not now then later
             model_folder.version(old).unlink(missing_ok=True)
     return version
 
 
-def _together(db: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> Any:
+def together(db: sqlite3.Connection, operations: Sequence[Operation[Any]]) -> Any:
     """Run operations in one transaction, and return the result of the last one."""
     return [operation(db) for operation in operations][-1]
 
@@ -98,7 +101,7 @@ def require_known(journal: Writes, number: int) -> None:
 
 
 def go_back(
-    model_folder: ModelFolder, journal: Writes, counters: Counters, number: int, *, learned: int, keep: int
+    model_folder: ModelFolder, journal: Writes, counters: Counters, number: int, *, learned: int, keep: Checkpoints
 ) -> tuple[Learner, Version]:
     """Save an earlier version under a new number, as the current one. Batches not learned yet wait to be cut again."""
     require_known(journal, number)

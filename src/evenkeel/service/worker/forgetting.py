@@ -1,7 +1,7 @@
 """Forgetting: one pass over journal, memory and all versions for any number of ids, in steps between batches."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,41 +27,54 @@ class Forgetting:
         `predictions`: those of the ids for which a prediction was removed already.
         """
         held: dict[str, queries.Held] = self._pipe.do(partial(queries.find, ids=ids))
+        before: dict[str, Forgotten] = self._pipe.do(partial(forgotten.find, ids=[id for id in ids if id not in held]))
         waited = {id for id, each in held.items() if each.waits(self._learning.number)}
-        self._forget_current(ids, held, len(waited))
-        self.withdrawn = len(waited)
         older = Counter[str]()
+
+        def answers() -> dict[str, Forgotten]:
+            known = {*held, *predictions, *older, *self._removed}
+            new = {id: Forgotten(id in waited, self._removed[id], older[id], id in predictions) for id in known}
+            return {id: new[id].together(before.get(id)) for id in ids if id in known}
+
+        self._forget_current(ids, held, len(waited), answers)
+        self.withdrawn = len(waited)
         for path in self._older_files():
             yield {}
             older.update(self._scrub(path, ids))
         yield {}
-        known = {*held, *predictions, *older, *self._removed}
-        answers = {
-            id: Forgotten(id in waited, self._removed[id], older[id], id in predictions) for id in ids if id in known
-        }
-        self._pipe.do(partial(forgotten.note, answers=answers))
+        self._pipe.do(partial(forgotten.note, answers=answers()))
         self._pipe.scrub()
+        done = answers()
         for id in ids:
             del self._removed[id]
-        before = self._pipe.do(partial(forgotten.find, ids=[id for id in ids if id not in known]))
-        yield {id: answers.get(id, before.get(id)) for id in ids}
+        yield {id: done.get(id, before.get(id)) for id in ids}
 
-    def _forget_current(self, ids: Sequence[str], held: dict[str, queries.Held], waited: int) -> None:
-        """Remove ids from memory and from the journal, together with a checkpoint that lacks them."""
+    def _forget_current(
+        self,
+        ids: Sequence[str],
+        held: dict[str, queries.Held],
+        waited: int,
+        answers: Callable[[], dict[str, Forgotten]],
+    ) -> None:
+        """Remove ids from memory and from the journal, together with a checkpoint that lacks them.
+
+        The answers so far are noted at the same time: whoever repeats a request after a kill gets them.
+        """
         learning = self._learning
         removed = {id: learning.learner.forget(id) for id in ids}
         self._removed |= Counter(removed)  # the larger count of each, without zeros
         refused = sum(each.aside for each in held.values())
         delete = partial(queries.delete, ids=list(held), withdrawn=refused + waited)
+        note = partial(forgotten.note, answers=answers())
         if len(held) > waited or learning.unsaved or self._removed:
             learning.counters.refused -= refused
             try:
-                learning.save(also=(delete,))
+                learning.save(also=(delete, note))
             except BaseException:
                 learning.counters.refused += refused
                 raise
         else:
-            self._pipe.do(delete)
+            self._pipe.do(partial(versions.together, operations=[delete, note]))
 
     def _older_files(self) -> list[Path]:
         """Return the files of all versions but the current one, also of those that were set aside."""

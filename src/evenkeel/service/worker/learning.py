@@ -85,7 +85,7 @@ class Learning:
             self.learner,
             self.counters,
             self.number,
-            keep=self._config.checkpoints.keep,
+            keep=self._config.checkpoints,
             asked=asked,
             note=note,
             also=[partial(aside.set_aside, reasons=self._aside), *also],
@@ -104,7 +104,7 @@ class Learning:
             self.counters,
             number,
             learned=self.number,
-            keep=self._config.checkpoints.keep,
+            keep=self._config.checkpoints,
         )
         self.learner, self.number = learner, version.number
         self._was_saved()

@@ -22,6 +22,8 @@ from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.recovery import resume
 from evenkeel.service.worker.pipe import PipeError, Published, WorkerReport, receive, send
 from evenkeel.service.worker.process import learner_context
+from evenkeel.service.worker.queue_limits import QueueLimits
+from evenkeel.service.worker.waiting import Waiting
 from evenkeel.service.worker.worker import run_worker
 
 SOON, PATIENCE = 0.1, 30.0  # seconds before a dead worker is restarted; longer each time it dies young
@@ -51,10 +53,9 @@ class Supervisor:
         self.saved_at = time.monotonic()
         self.answered = deque(journal.do(queries.recent_answers), maxlen=queries.RECENT)
         self._model_folder, self._config, self._journal, self._apart = model_folder, config, journal, apart
-        self._counting = threading.Lock()
+        self.queue = Waiting()
         self._handled = Rate()
-        self._reserved = 0  # examples about to be accepted
-        self._queued = 0  # examples accepted but not learned
+        self.limits = QueueLimits(config, self.queue, self._handled, lambda: self.report.refused)
         self._unsent_answers: list[bool] = []  # whether labelled answers were correct; the worker does not know yet
         self._sending = threading.Lock()
         self._tickets = itertools.count()
@@ -127,21 +128,7 @@ class Supervisor:
     @property
     def waiting(self) -> int:
         """Return the number of examples accepted, or about to be, but not learned."""
-        return self._reserved + self._queued
-
-    def reserve(self, count: int, most: int) -> bool:
-        """Reserve places in a queue of `most` for examples about to be accepted; return False if there are too few."""
-        with self._counting:
-            if self.waiting + count > most:
-                return False
-            self._reserved += count
-            return True
-
-    def settle(self, reserved: int, accepted: int) -> None:
-        """Replace reserved places by the number of examples that were accepted."""
-        with self._counting:
-            self._reserved -= reserved
-            self._queued += accepted
+        return self.queue.count
 
     def _wake(self) -> None:
         """Tell the worker that there are batches to learn. It is idle, so the pipe never fills up."""
@@ -150,8 +137,7 @@ class Supervisor:
 
     def _count(self, db: Any) -> None:
         """Count the queue. Runs in the journal's thread, after everything accepted before was counted."""
-        with self._counting:
-            self._queued = queries.count_waiting(db, queries.value(db, "current"))
+        self.queue.recount(queries.count_waiting(db, queries.value(db, "current")))
 
     # Commands
 
@@ -182,7 +168,7 @@ class Supervisor:
     def _start_worker(self) -> None:
         """Start a worker at the current version, with a new pipe."""
         ours, theirs = multiprocessing.Pipe()
-        _, _, number, notice = resume(self._model_folder, self._journal, self._config.checkpoints.keep)
+        _, _, number, notice = resume(self._model_folder, self._journal, self._config.checkpoints)
         self.notice = notice or self.notice
         arguments = (theirs, self._model_folder.path, self._config, number)
         if self._apart:
@@ -265,8 +251,7 @@ class Supervisor:
         """Handle a message of the worker."""
         if kind == "handled":
             self._handled.add(value)
-            with self._counting:
-                self._queued -= value
+            self.queue.leave(value)
         elif kind == "published":
             if value.version >= self.published.version:  # otherwise it is catching up after it died
                 self.published = value

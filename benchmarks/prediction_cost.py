@@ -1,0 +1,66 @@
+"""Measure the CPU time that a prediction costs a service.
+
+Run: python benchmarks/prediction_cost.py      (half a minute)
+
+A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults) that has learned a
+little and is idle. One client requests single predictions one after another, in several forms, in turns. CPU time is
+that of the serving process: parsing, predicting, keeping the sample for a later label, answering, logging.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.service_load import Connection, busy, request, requests, served, status_of
+
+ROUNDS, REQUESTS = 10, 200
+
+
+def bodies() -> tuple[list[bytes], dict[str, list[bytes]]]:
+    """Return requests to teach, and requests for predictions by their form."""
+    teach, predict = requests(np.random.default_rng(0))
+    _, npy = requests(np.random.default_rng(0), "npy")
+    not_kept = [
+        request("/v1/predict", json.dumps({**json.loads(each.partition(b"\r\n\r\n")[2]), "keep": False}).encode())
+        for each in predict
+    ]
+    return teach[:20], {"json": predict, "npy": npy, "json, not kept": not_kept}
+
+
+async def send_all(port: int, sent: Sequence[bytes]) -> None:
+    connection = Connection(port)
+    for each in sent:
+        status, body = await connection.send(each)
+        if status not in (200, 202):
+            raise RuntimeError(body.decode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    teach, forms = bodies()
+    with served([]) as (port, pid):
+        asyncio.run(send_all(port, teach))
+        while status_of(port)["version"] < len(teach):
+            time.sleep(0.1)
+        times: dict[str, list[float]] = {name: [] for name in forms}
+        for _ in range(arguments.rounds):
+            for name, sent in forms.items():
+                before = busy(pid)
+                asyncio.run(send_all(port, sent[:REQUESTS]))
+                times[name].append(1000 * (busy(pid) - before) / REQUESTS)
+    for name, each in times.items():
+        print(json.dumps({"form": name, "cpu_ms": round(median(each), 2), "from": min(each), "to": max(each)}))
+
+
+if __name__ == "__main__":
+    main()
