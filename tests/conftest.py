@@ -56,4 +56,8 @@ def pytest_runtestloop() -> Generator[None, object, object]:
         os.environ["EVENKEEL_CACHE"] = folder
         if processes := sys.modules.get("tests.helpers.processes"):  # some test needs it
             processes.fork_server_from_here()
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            if simulated := sys.modules.get("tests.helpers.simulated"):
+                simulated.end_process()

@@ -160,7 +160,7 @@ def fill(step: Step, facts: Mapping[str, Any], tensors: Mapping[str, Any]) -> No
     net.load_state_dict(tensors["net"])
     step.method.load_state_dict(tensors["method"])
     step.optimizer.load_state_dict(tensors["optimizer"])
-    step.memory.load_state_dict(tensors["memory"], next(net.parameters()).device)
+    step.memory.load_state_dict(tensors["memory"])
     step.generators.load_state_dict(tensors["streams"])
     if step.adaptor is not None:
         step.adaptor.load_state_dict(tensors["adaptor"])

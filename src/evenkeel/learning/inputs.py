@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError, reason
-from evenkeel.learning.torch_utils import are_finite
+from evenkeel.learning.torch_utils import are_finite, sent
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
 
@@ -39,7 +39,7 @@ class InputSpec:
         return other
 
     def check(self, x: object) -> Tensor:
-        """Return `x` as a tensor that can be stored; raise InputError if it is invalid. Changes nothing."""
+        """Return `x` as a tensor to store, on the device it came from; raise InputError if it is invalid."""
         batch = _as_tensor(x)
         if batch.dim() < 2:
             raise InputError(
@@ -51,7 +51,6 @@ class InputSpec:
             raise InputError(f"x has dtype {kind}; give images as uint8 or features as floating-point numbers.")
         if batch.is_floating_point():
             batch = batch.to(self._like.dtype)
-        batch = batch.to(self._like.device)
         if self.shape is not None and tuple(batch.shape[1:]) != self.shape:
             raise InputError(f"Samples of this learner have shape {self.shape}, but these have {_sample(batch)}.")
         if self.dtype is not None and batch.dtype != self.dtype:
@@ -89,12 +88,13 @@ class InputSpec:
     def to_network(self, batch: Tensor) -> Tensor:
         """Return stored samples as network input: scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
+        batch = sent(batch, self._like.device)
         if self._moments is None:
-            x = batch.to(self._like.device, self._like.dtype)
+            x = batch.to(self._like.dtype)
             return x if scale == 1.0 else x.div_(scale)
         sides = (-1, *[1] * (batch.dim() - 2))
         mean, std = (scale * values.view(sides) for values in self._moments)
-        return batch.to(self._like.device, self._like.dtype, copy=True).sub_(mean).div_(std)
+        return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
 
 
 def _as_tensor(x: object) -> Tensor:

@@ -160,7 +160,7 @@ class Learner:
         counts = torch.zeros(len(self.labels.names), dtype=torch.int64)
         for memory in self.memories:
             if len(memory):
-                counts += memory.column("y").cpu().bincount(minlength=len(counts))
+                counts += memory.column("y").bincount(minlength=len(counts))
         return dict(zip(self.labels.names, counts.tolist(), strict=True))
 
     # Learning
@@ -176,7 +176,7 @@ class Learner:
             raise InputError("The batch is empty.")
         if len(batch) != len(labels):
             raise InputError(f"x has {len(batch)} samples but y has {len(labels)} labels.")
-        keys = hash_keys(key, len(batch)).to(batch.device)
+        keys = hash_keys(key, len(batch))
         new = self.labels.unknown(labels)
         if self._inputs.shape is None:
             self._inputs.fits(batch, self._classifier.classify)
@@ -187,7 +187,7 @@ class Learner:
             self.grow(len(self.labels.names) + len(new))
         self._inputs.accept(batch)
         self.labels.add(new)
-        rows = {"x": batch, "y": self.labels.outputs(labels).to(batch.device), "key": keys}
+        rows = {"x": batch, "y": self.labels.outputs(labels), "key": keys}
         try:
             rows, apart = self._step.without_held_out(rows)
             outcomes = self._step.train(rows, self.repeats)
@@ -266,7 +266,7 @@ class Learner:
             return None
         generator = make_generator(self.seed, f"alignment {self.step}")
         with torch.inference_mode(False), torch.enable_grad():
-            return self._step.alignment(batch, self.labels.outputs(labels).to(batch.device), generator)
+            return self._step.alignment(batch, self.labels.outputs(labels), generator)
 
     # Saving and resuming
 

@@ -12,13 +12,15 @@ from evenkeel.learning.hashing import hash_key
 from evenkeel.learning.policies import Competition
 from evenkeel.learning.registry import call_text
 from evenkeel.learning.rng import sample_without_replacement
+from evenkeel.learning.torch_utils import sent
 from evenkeel.learning.types import Draw
 
-OWN_COLUMNS = ("x", "y", "key", "priority")
+ON_HOST = ("y", "key", "priority")
+OWN_COLUMNS = ("x", *ON_HOST)
 
 
 class Memory:
-    """A bounded store of samples.
+    """A bounded store of samples. Labels, keys and priorities are on the host, which decides by them what is stored.
 
     `capacity` is a number of samples or an amount of bytes ("8MB"). `policy`: "reservoir" keeps a uniform sample of the
     stream; "balanced" gives every class an equal share (what a rare class cannot fill goes to the others) and keeps a
@@ -40,6 +42,7 @@ class Memory:
         self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
         self.to_network: Callable[[Tensor], Tensor] = torch.clone  # stored samples to network input; set by a learner
         self.augment: Callable[[Tensor, torch.Generator], Tensor] | None = None  # likewise; None: no augmentation
+        self.device: torch.device | None = None  # of samples and what methods store; None: where they come from
         self.version = 0  # increases with each change
         self.seen = 0
         self._filled = 0
@@ -76,12 +79,16 @@ class Memory:
 
     def samples(self, rows: Tensor | slice = slice(None)) -> Draw:
         """Return stored samples as network input, without augmentation."""
-        return Draw(self.to_network(self.column("x")[rows].clone()), self.column("y")[rows])
+        return self._as_draw(self.column("x")[rows].clone(), self.column("y")[rows])
 
     def views(self, rows: Tensor, generator: torch.Generator) -> Draw:
         """Return stored samples as network input, augmented as in training."""
         x = self.column("x")[rows]
-        return Draw(self.to_network(x if self.augment is None else self.augment(x, generator)), self.column("y")[rows])
+        return self._as_draw(x if self.augment is None else self.augment(x, generator), self.column("y")[rows])
+
+    def _as_draw(self, x: Tensor, y: Tensor) -> Draw:
+        x = self.to_network(x)
+        return Draw(x, sent(y, x.device), on_host=y)
 
     @property
     def extra_columns(self) -> set[str] | None:
@@ -91,7 +98,7 @@ class Memory:
     def insert(self, rows: Mapping[str, Tensor], generator: torch.Generator) -> None:
         """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, the keys for `remove`."""
         y = rows["y"]
-        priority = torch.rand(len(y), dtype=torch.float64, generator=generator).to(y.device)
+        priority = torch.rand(len(y), dtype=torch.float64, generator=generator)
         offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority}
         if not self._columns:
             self._allocate(offered)
@@ -99,23 +106,24 @@ class Memory:
         self.seen += len(y)
         fresh = self._competition.admitted(y, priority)
         wanted = self._filled + len(fresh)
-        slots = torch.arange(self._filled, wanted, device=y.device)
+        slots = torch.arange(self._filled, wanted)
         if wanted > self.slots:
             pool = (torch.cat([self.column("y"), y[fresh]]), torch.cat([self.column("priority"), priority[fresh]]))
-            kept = torch.ones(wanted, dtype=torch.bool, device=y.device)
+            kept = torch.ones(wanted, dtype=torch.bool)
             kept[self._competition.reject(*pool, wanted - self.slots)] = False
             fresh = fresh[kept[self._filled :]]
             holes = (~kept[: self._filled]).nonzero().flatten()
-            slots = torch.cat([holes, torch.arange(self._filled, self.slots, device=y.device)])
+            slots = torch.cat([holes, torch.arange(self._filled, self.slots)])
         for name, column in self._columns.items():
-            column[slots] = offered[name][fresh]
+            chosen = offered[name][sent(fresh, offered[name].device)]
+            column[sent(slots, column.device)] = sent(chosen, column.device)
         self._filled = min(self.slots, wanted)
 
     def draw(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
         """Return `count` different rows, drawn uniformly; all rows, in random order, if there are fewer."""
         picked = sample_without_replacement(self._filled, count, generator)
         return {
-            name: column[picked.to(column.device)]
+            name: column[sent(picked, column.device)]
             for name, column in self._columns.items()
             if name not in ("key", "priority")
         }
@@ -168,41 +176,47 @@ class Memory:
         bars = self._competition.bars.clone()
         return {"columns": columns, "bars": bars, "seen": self.seen, "slots": self.slots}
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | None = None) -> None:
-        columns: Mapping[str, Tensor] = {name: column.to(device) for name, column in state["columns"].items()}
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        columns: Mapping[str, Tensor] = {
+            name: column.to(self._place(name, column)) for name, column in state["columns"].items()
+        }
         if self.budget is None and self.slots != state["slots"]:
             raise CheckpointError(
                 f"The memory has {self.slots} slots, but that of the checkpoint has {state['slots']}."
             )
         self.seen, self.slots, self._competition.bars = int(state["seen"]), int(state["slots"]), state["bars"].clone()
         self._filled = len(columns["y"]) if columns else 0
-        self._columns = {name: self._empty(column) for name, column in columns.items()}
+        self._columns = {name: self._empty(column, column.device) for name, column in columns.items()}
         for name, column in columns.items():
             self._columns[name][: self._filled] = column
         self.version += 1
 
     def to(self, device: torch.device) -> None:
         """Move the stored samples to another device."""
-        self._columns = {name: column.to(device) for name, column in self._columns.items()}
+        self.device = device
+        self._columns = {name: column.to(self._place(name, column)) for name, column in self._columns.items()}
         self.version += 1
+
+    def _place(self, name: str, column: Tensor) -> torch.device:
+        return torch.device("cpu") if name in ON_HOST else self.device or column.device
 
     def _allocate(self, rows: Mapping[str, Tensor]) -> None:
         if self.budget is not None:
             self.slots = max(1, self.budget // sum(column[:1].nbytes for column in rows.values()))
-        self._columns = {name: self._empty(column) for name, column in rows.items()}
+        self._columns = {name: self._empty(column, self._place(name, column)) for name, column in rows.items()}
 
-    def _empty(self, like: Tensor) -> Tensor:
-        return like.new_empty((self.slots, *like.shape[1:]))
+    def _empty(self, like: Tensor, device: torch.device) -> Tensor:
+        return like.new_empty((self.slots, *like.shape[1:]), device=device)
 
     def _delete(self, gone: Tensor) -> None:
         """Delete rows and fill the holes from the end, so that the columns are never copied."""
         self.version += 1
         kept = self._filled - len(gone)
-        stays = torch.ones(self._filled, dtype=torch.bool, device=gone.device)
+        stays = torch.ones(self._filled, dtype=torch.bool)
         stays[gone] = False
         holes, movers = gone[gone < kept], stays[kept:].nonzero().flatten() + kept
         for column in self._columns.values():
-            column[holes] = column[movers]
+            column[sent(holes, column.device)] = column[sent(movers, column.device)]
             column[kept : self._filled] = 0
         self._filled = kept
 

@@ -31,7 +31,7 @@ class Competition:
         missing = int(group.max()) + 1 - len(self.bars)
         if missing > 0:
             self.bars = torch.cat([self.bars, torch.full((missing,), -1.0, dtype=torch.float64)])
-        return (priority > self.bars.to(y.device)[group]).nonzero().flatten()
+        return (priority > self.bars[group]).nonzero().flatten()
 
     def reject(self, y: Tensor, priority: Tensor, count: int) -> Tensor:
         """Return (count,) the rows that must go, and raise the bars accordingly."""
@@ -44,9 +44,9 @@ class Competition:
             by_class = by_priority[group[by_priority].argsort(stable=True)]
             first = torch.searchsorted(group[by_class], group[by_class])
             rank = torch.empty_like(group)
-            rank[by_class] = torch.arange(len(group), device=group.device) - first
+            rank[by_class] = torch.arange(len(group)) - first
             rejected = by_priority[rank[by_priority].argsort(stable=True)][-count:]
-        self.bars.scatter_reduce_(0, group[rejected].cpu(), priority[rejected].cpu(), "amax")
+        self.bars.scatter_reduce_(0, group[rejected], priority[rejected], "amax")
         return rejected
 
     def make_room(self, y: Tensor, priority: Tensor) -> None:
@@ -54,7 +54,7 @@ class Competition:
 
         Later samples are then as likely to be kept as earlier ones, up to one part in the number of samples seen.
         """
-        lowest = torch.full_like(self.bars, torch.inf).scatter_reduce_(0, self._group(y).cpu(), priority.cpu(), "amin")
+        lowest = torch.full_like(self.bars, torch.inf).scatter_reduce_(0, self._group(y), priority, "amin")
         competing = (self.bars >= 0) & lowest.isfinite()
         self.bars[competing] = lowest[competing]
 

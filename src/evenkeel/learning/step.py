@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from evenkeel.errors import DivergenceError, MethodError, SettingsError
+from evenkeel.errors import MethodError, SettingsError
+from evenkeel.learning import finite
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.average import Average
@@ -21,7 +22,7 @@ from evenkeel.learning.memory import OWN_COLUMNS, Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import Generators, global_seed, next_seed
-from evenkeel.learning.torch_utils import are_finite, running_statistics, scratch_buffers
+from evenkeel.learning.torch_utils import running_statistics, scratch_buffers, sent
 from evenkeel.learning.types import Draw, View
 
 
@@ -39,8 +40,10 @@ class Outcome:
 class Before:
     """What may change before it is certain that a batch can be learned, as it was."""
 
-    tensors: Sequence[tuple[Tensor, Tensor]]  # each with its value
+    statistics: Sequence[tuple[Tensor, Tensor]]  # buffers, each with its value
+    head: Sequence[tuple[Tensor, Tensor]]  # likewise
     adaptor: Mapping[str, Any] | None  # its state, if it may change
+    generators: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,14 @@ class Step:
     average: Average | None
     distill: float
 
+    @property
+    def device(self) -> torch.device:
+        """Return where the network is."""
+        return next(self.net.head.parameters()).device
+
     def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
         before = self._before()
-        with global_seed(next_seed(self.generators["net"]), batch.device):
+        with global_seed(next_seed(self.generators["net"]), self.device):
             try:
                 outcome, jointly = self._gradients(batch, y, before)
             except BaseException:  # of any kind: a batch that was not learned must leave no trace
@@ -88,11 +96,12 @@ class Step:
         """Make `repeats` updates on the rows, then store them."""
         if not len(rows["y"]):
             return []
+        x = sent(rows["x"], self.memory.device or self.device)
         with torch.inference_mode(False), torch.enable_grad():
-            outcomes = [self(rows["x"], rows["y"]) for _ in range(repeats if self.method.trains else 0)]
+            outcomes = [self(x, rows["y"]) for _ in range(repeats if self.method.trains else 0)]
         columns = self.remembered(outcomes[0].new) if outcomes else {}  # as it was before any update on these samples
         if self.method.rehearses:
-            self.memory.insert({**rows, **columns}, self.generators["memory"])
+            self.memory.insert({**rows, "x": x, **columns}, self.generators["memory"])
         return outcomes
 
     @torch.no_grad()
@@ -101,16 +110,18 @@ class Step:
 
         A method may write to the head and to its buffers, among them the running statistics of its teachers.
         """
-        written = (*self.net.buffers(), *self.net.head.parameters(), *self.method.buffers())
-        tensors = [(tensor, tensor.clone()) for tensor in written]
-        return Before(tensors, None if self.adaptor is None else self.adaptor.backup())
+        buffers, head = chain(self.net.buffers(), self.method.buffers()), self.net.head.parameters()
+        statistics, weights = ([(tensor, tensor.clone()) for tensor in written] for written in (buffers, head))
+        adaptor = None if self.adaptor is None else self.adaptor.backup()
+        return Before(statistics, weights, adaptor, self.generators.state_dict())
 
     @torch.no_grad()
     def _restore(self, before: Before) -> None:
-        for tensor, value in before.tensors:
+        for tensor, value in chain(before.statistics, before.head):
             tensor.copy_(value)
         if self.adaptor is not None and before.adaptor is not None:
             self.adaptor.load_state_dict(before.adaptor)
+        self.generators.load_state_dict(before.generators)
 
     def _gradients(self, batch: Tensor, y: Tensor, before: Before) -> tuple[Outcome, bool]:
         """Do everything up to the optimizer's step; return the outcome and whether the adaptor has gradients too."""
@@ -118,12 +129,12 @@ class Step:
         draws = self._training_draws(batch, y, self.generators["draw"], augment)
         self.method.before_step(self.net, draws[0])
         groups = self._forward(draws)
-        for view in groups:
-            _require_finite("A logit", view.logits)
+        numbers: dict[str, Tensor | float | None] = {"A logit": finite.largest([view.logits for view in groups])}
         # An input of 1e30 may overflow a running variance although every logit is finite.
-        _require_finite("A running statistic", *(now for now, then in before.tensors if are_finite(then)))
+        moving = [(now, then) for now, then in before.statistics if now.device == self.device]
+        numbers["A running statistic"] = finite.largest_spoiled(moving)
 
-        outer_loss, jointly, query = None, False, list[View]()
+        jointly, query = False, list[View]()
         if self.adaptor is not None:
             self.adaptor.observe(self.method, groups, self.memory)
             due = self.adaptor.due(y, self.memory)
@@ -131,24 +142,27 @@ class Step:
             if due and self.adaptor.uses_query and len(self.memory):
                 query = self._query(self.generators["query"], with_gradient=jointly)
             if due and not jointly:
-                outer_loss = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
+                numbers[self._outer] = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
             groups = [self.adaptor.correct(view, learning=jointly) for view in groups]
 
         new, *old = groups
         loss = self._training_loss(groups)
         if jointly and query:
             loss = loss + self.method.query_loss(query)
-        _require_finite("The loss", loss)
         if not loss.requires_grad:
             raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
         self.net.zero_grad()
         self.method.zero_grad()
         loss.backward()
         weights = chain(self.net.parameters(), self.method.parameters())
-        gradients = [weight.grad.norm() for weight in weights if weight.grad is not None]
-        _require_finite("A gradient", torch.stack(gradients))
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        values = finite.read({**numbers, "The loss": loss, "A gradient": finite.largest(gradients, norm=2)})
         replayed = sum(len(view.y) for view in old) // (1 + self.method.second_view)
-        return Outcome(_first(new, len(y)), float(loss.detach()), outer_loss, replayed), jointly
+        return Outcome(_first(new, len(y)), values["The loss"], values.get(self._outer), replayed), jointly
+
+    @property
+    def _outer(self) -> str:
+        return f"The outer loss of {type(self.adaptor).__name__} or its gradient"
 
     def _training_loss(self, groups: Sequence[View]) -> Tensor:
         loss = self.method.loss(groups[0], groups[1:])
@@ -157,13 +171,17 @@ class Step:
         return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
 
     def _shown(self, x: Tensor, y: Tensor, columns: Mapping[str, Tensor], generator: torch.Generator) -> Draw:
-        """Return samples as the network is shown them: augmented and, if the method wants that, also as they are."""
+        """Return samples as the network is shown them: augmented and, if the method wants that, also as they are.
+
+        y: their outputs, on the host.
+        """
         plain = self.inputs.to_network(x.clone()) if self.method.second_view else None
-        draw = Draw(self.inputs.to_network(x if self.augment is None else self.augment(x, generator)), y, columns)
-        if plain is None:
-            return draw
-        twice = {name: torch.cat([column, column]) for name, column in columns.items()}
-        return Draw(torch.cat([draw.x, plain]), torch.cat([y, y]), twice)
+        x = self.inputs.to_network(x if self.augment is None else self.augment(x, generator))
+        stored = {name: sent(column, x.device) for name, column in columns.items()}
+        if plain is not None:
+            stored = {name: torch.cat([column, column]) for name, column in stored.items()}
+            x, y = torch.cat([x, plain]), torch.cat([y, y])
+        return Draw(x, sent(y, x.device), stored, on_host=y)
 
     def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
         """Return the incoming batch, and as many memory draws as the method uses."""
@@ -213,7 +231,7 @@ class Step:
         """
         before = self._before()
         try:
-            with global_seed(next_seed(generator), batch.device), scratch_buffers(self.net):
+            with global_seed(next_seed(generator), self.device), scratch_buffers(self.net):
                 draws = self._training_draws(batch, y, generator, generator)
                 self.method.before_step(self.net, draws[0])
                 groups = self._forward(draws)
@@ -234,9 +252,8 @@ class Step:
 
     def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:
         """Return fresh memory draws for the outer objective, forwarded without moving the running statistics."""
-        device = self.memory.column("y").device
         with (
-            global_seed(next_seed(generator), device),
+            global_seed(next_seed(generator), self.device),
             scratch_buffers(self.net),
             torch.set_grad_enabled(with_gradient),
         ):
@@ -262,7 +279,10 @@ class Step:
             features = self.net.features(x)
             logits: Tensor = self.net.head(features)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
-        return [View(draw.x, draw.y, draw.stored, feature, logit, logit, logit) for draw, feature, logit in parts]
+        return [
+            View(draw.x, draw.y, draw.stored, feature, logit, logit, logit, draw.on_host)
+            for draw, feature, logit in parts
+        ]
 
 
 def _first(view: View, count: int) -> View:
@@ -271,12 +291,5 @@ def _first(view: View, count: int) -> View:
         return view
     parts = {each.name: getattr(view, each.name) for each in fields(view) if each.name != "stored"}
     stored = {name: column[:count] for name, column in view.stored.items()}
-    return View(**{name: part[:count] for name, part in parts.items()}, stored=stored)
-
-
-def _require_finite(name: str, *values: Tensor) -> None:
-    if not are_finite(*values):
-        raise DivergenceError(
-            f"{name} is NaN or infinite; the network was rolled back to its state before this update. A lower learning "
-            "rate or normalised inputs may help."
-        )
+    rows: dict[str, Any] = {name: None if part is None else part[:count] for name, part in parts.items()}
+    return View(**rows, stored=stored)

@@ -21,6 +21,11 @@ def are_finite(*values: Tensor) -> bool:
     return all(isfinite(end) for value in values if value.numel() for end in value.detach().aminmax())
 
 
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return the tensor on a device, without waiting for what that is computing; on the host, once it is there."""
+    return tensor.to(device, non_blocking=device.type != "cpu")
+
+
 def copied(state: Any) -> Any:
     """Return a copy of nested dicts and lists of tensors and numbers, several times as fast as copy.deepcopy."""
     if isinstance(state, dict):

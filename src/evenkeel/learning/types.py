@@ -18,6 +18,12 @@ class Draw:
     x: Tensor  # (n, ...) network input
     y: Tensor  # (n,) int64 outputs
     stored: Mapping[str, Tensor] = field(default_factory=dict)  # columns of `remember` and `recall`, each (n, ...)
+    on_host: Tensor | None = None  # `y` on the host, if it is known there
+
+    @property
+    def y_host(self) -> Tensor:
+        """Return `y` on the host, for decisions by class: to read `y` itself would make the host wait for a device."""
+        return self.y.cpu() if self.on_host is None else self.on_host
 
     def rows(self, which: Tensor) -> "Draw":
         """Return these samples alone, in this order."""
@@ -35,6 +41,12 @@ class View:
     logits: Tensor  # (n, outputs) of the plain head
     adapted: Tensor  # (n, outputs) corrected by the adaptor, for cross-entropies
     comparable: Tensor  # (n, outputs) without what fits this update only (a prior): to store, or to compare with stored
+    on_host: Tensor | None = None  # `y` on the host, if it is known there
+
+    @property
+    def y_host(self) -> Tensor:
+        """Return `y` on the host, for decisions by class: to read `y` itself would make the host wait for a device."""
+        return self.y.cpu() if self.on_host is None else self.on_host
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,17 @@ class Adaptor(ABC):
         """Take note of an update before it is made: the labels of the new group, which is the first, and of the old."""
 
     def due(self, y: Tensor, memory: Memory) -> bool:
-        """Return whether it is trained in this update; `y` are the outputs of the incoming batch."""
+        """Return whether it is trained in this update; `y` are the outputs of the incoming batch, on the host."""
         return False
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
-    ) -> float | None:
+    ) -> Tensor | float | None:
         """Take a training step of its own, before the network's, and return its loss for the record.
 
-        The features of `groups` are to be used as constants. `query` has fresh memory draws, forwarded without
-        gradient, if it `uses_query`.
+        If the loss is a tensor, the learner reads it together with its own numbers, so that the host waits once; if it
+        is not finite, the update is refused. The features of `groups` are to be used as constants. `query` has fresh
+        memory draws, forwarded without gradient, if it `uses_query`.
         """
         return None
 

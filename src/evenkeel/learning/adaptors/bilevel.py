@@ -15,11 +15,13 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.optim import SGD, Optimizer
 
-from evenkeel.errors import DivergenceError, MethodError, SettingsError
+from evenkeel.errors import MethodError, SettingsError
+from evenkeel.learning.finite import largest
+from evenkeel.learning.heads import GrowingHead
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.torch_utils import are_finite, running_statistics, scratch_buffers
+from evenkeel.learning.torch_utils import running_statistics, scratch_buffers
 from evenkeel.learning.types import View
 
 
@@ -59,23 +61,94 @@ def after_virtual_step(
     Their logits have a graph to whatever `correct` depends on.
     """
     weights = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
+    slopes = _slopes_of_linear if is_linear(head) else _slopes
     with scratch_buffers(head):
-        new, *old = (correct(_seen_by(head, weights, view)) for view in groups)
-        gradients = torch.autograd.grad(
-            method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
-        )
-        moved = {
-            name: unrolled_step(optimizer, weight, gradient)
-            for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
-        }
+        gradients = slopes(method, head, weights, groups, correct)
+        moved = {name: unrolled_step(optimizer, weight, gradients[name]) for name, weight in weights.items()}
         return [_seen_by(head, moved, view) for view in views]
+
+
+Slopes = Mapping[str, Tensor]  # gradients of the corrected loss by the head's weights, with a graph
+
+
+def _slopes(
+    method: Method,
+    head: nn.Module,
+    weights: Mapping[str, Tensor],
+    groups: Sequence[View],
+    correct: Callable[[View], View],
+) -> Slopes:
+    """Return the gradients of the corrected loss, for any head."""
+    new, *old = (correct(_seen_by(head, weights, view)) for view in groups)
+    gradients = torch.autograd.grad(
+        method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
+    )
+    return dict(zip(weights, gradients, strict=True))
+
+
+def _slopes_of_linear(
+    method: Method,
+    head: nn.Module,
+    weights: Mapping[str, Tensor],
+    groups: Sequence[View],
+    correct: Callable[[View], View],
+) -> Slopes:
+    """Return the same for linear parts: D^T h and D^T 1, D the gradient by the logits and h the features.
+
+    Only D has a graph to what `correct` depends on, so nothing is differentiated twice through the head: with V the
+    gradient of the outer loss by the moved weights, autograd arrives at d<D^T h, V>.
+    """
+    logits = [view.logits.detach().requires_grad_() for view in groups]
+    new, *old = (correct(_with_logits(view, leaf)) for view, leaf in zip(groups, logits, strict=True))
+    by_logits = torch.autograd.grad(method.loss(new, old), logits, create_graph=True, materialize_grads=True)
+    slope, features = torch.cat(by_logits), torch.cat([view.features.detach() for view in groups])
+    by_part = slope.split(_shown_outputs(head), dim=1)
+    slopes = {}
+    for (name, part), mine in zip(_linear_parts(head), by_part, strict=True):
+        hidden = (0, 0, 0, part.out_features - mine.shape[1])  # spare rows of a grown head: no logit, no gradient
+        slopes[f"{name}weight"] = F.pad(mine.T @ features, hidden)
+        slopes[f"{name}bias"] = F.pad(mine.sum(dim=0), hidden[2:])
+    return {name: slopes[name] for name in weights}
+
+
+def is_linear(head: nn.Module) -> bool:
+    """Return whether a head is made of linear layers only, which do nothing else."""
+    grown = type(head) is GrowingHead
+    return (
+        not head._forward_hooks
+        and not head._forward_pre_hooks
+        and (grown or type(head) is nn.Linear)
+        and all(
+            type(part) is nn.Linear and not part._forward_hooks and not part._forward_pre_hooks
+            for _, part in _linear_parts(head)
+        )
+    )
+
+
+def _linear_parts(head: nn.Module) -> list[tuple[str, nn.Linear]]:
+    """Return the parts of a head, each with what comes before the names of its weights."""
+    if isinstance(head, GrowingHead):
+        return [(f"parts.{place}.", part) for place, part in enumerate(head.parts)]  # type: ignore[misc]
+    return [("", head)]  # type: ignore[list-item]
+
+
+def _shown_outputs(head: nn.Module) -> list[int]:
+    """Return how many outputs of each linear part are shown: all, but for the last of a grown head."""
+    rows = [part.out_features for _, part in _linear_parts(head)]
+    shown = head.out_features
+    assert isinstance(shown, int)
+    return [*rows[:-1], shown - sum(rows[:-1])]
+
+
+def _with_logits(view: View, logits: Tensor) -> View:
+    return replace(view, features=view.features.detach(), logits=logits, adapted=logits, comparable=logits)
 
 
 def _seen_by(head: nn.Module, weights: Mapping[str, Tensor], view: View) -> View:
     features = view.features.detach()
     with running_statistics(head) if len(features) == 1 else nullcontext():
         logits: Tensor = functional_call(head, dict(weights), (features,))
-    return replace(view, features=features, logits=logits, adapted=logits, comparable=logits)
+    return _with_logits(view, logits)
 
 
 def balanced_loss(new: View, query: Sequence[View], stored: Tensor) -> Tensor:
@@ -91,8 +164,12 @@ def balanced_loss(new: View, query: Sequence[View], stored: Tensor) -> Tensor:
     return F.cross_entropy(logits, y, weight=1 / expected.where(expected > 0, 1))
 
 
-def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[Tensor]) -> None:
-    """Give the adaptor's weights their gradients of the outer loss, for a step of its optimizer."""
+def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """Give the adaptor's weights their gradients of the outer loss, for a step of its optimizer.
+
+    Return the loss for the learner to read, NaN if a gradient is not finite: the update is then refused, and rolled
+    back in adaptor and network.
+    """
     gradients = torch.autograd.grad(loss, list(weights), allow_unused=True)
     known = [gradient for gradient in gradients if gradient is not None]
     if not known:
@@ -100,13 +177,11 @@ def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[
             f"{name} has nothing to learn from: the loss of {type(method).__name__} does not depend on view.adapted. "
             "Take the cross-entropy of view.adapted instead of view.logits, or omit the adaptor."
         )
-    if not are_finite(loss, *known):
-        raise DivergenceError(
-            f"The outer loss of {name} or its gradient is NaN or infinite; the update was rolled back in the adaptor "
-            "and the network. A lower learning rate may help."
-        )
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
+    size = largest(known, norm=2)
+    assert size is not None
+    return torch.where(size.isfinite(), loss.detach(), torch.nan)
 
 
 def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:

@@ -176,12 +176,12 @@ class CBA(Adaptor):
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
-    ) -> float:
+    ) -> Tensor:
         """Take one outer step, Adam on omega, and return the outer loss. Nothing else changes."""
         loss = self.outer_loss(method, head, optimizer, groups, query)
-        assign_gradients("CBA", method, loss, list(self.g.parameters()))
+        outer = assign_gradients("CBA", method, loss, list(self.g.parameters()))
         self._step()
-        return float(loss.detach())
+        return outer
 
     def _step(self) -> None:
         """Step Adam on omega with the gradients it has."""

@@ -27,6 +27,7 @@ from evenkeel.learning.adaptors.bilevel import (
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import sent
 from evenkeel.learning.types import View
 
 LEARNED = "learned"
@@ -97,7 +98,7 @@ class Prior(Adaptor):
     def observe(self, method: Method, groups: Sequence[View], memory: Memory) -> None:
         """Move the running prior toward the class shares of this update."""
         new, *old = groups
-        now = self._shares(new.y)
+        now = self._shares(new.y_host)
         self._stored = self._shares(memory.column("y")) if len(memory) else torch.zeros_like(now)
         if old:
             share = method.share_of_new(len(new.y), len(old[0].y))
@@ -105,8 +106,9 @@ class Prior(Adaptor):
         self._pi = self.pi.lerp(now, self.rate) if self._updates else now
 
     def _shares(self, y: Tensor) -> Tensor:
-        counts = torch.zeros_like(self.pi, dtype=y.dtype).index_add_(0, y, torch.ones_like(y))
-        return counts.to(self.pi.dtype) / len(y)
+        """Return (outputs,) the shares of these classes, which are on the host."""
+        counts = torch.zeros(len(self.pi), dtype=y.dtype).index_add_(0, y, torch.ones_like(y))
+        return sent(counts.to(self.pi.dtype) / len(y), self.pi.device)
 
     def correct(self, view: View, *, learning: bool = False) -> View:
         """Return the view with o added to its `adapted` logits."""
@@ -127,14 +129,14 @@ class Prior(Adaptor):
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
-    ) -> float:
+    ) -> Tensor:
         """Take one outer step, Adam on log tau, and return the outer loss."""
         learning = partial(self.correct, learning=True)
         loss = self.balanced(after_virtual_step(method, head, optimizer, groups, [groups[0], *query], correct=learning))
-        assign_gradients("Prior(tau='learned')", method, loss, [self._log_tau])
+        outer = assign_gradients("Prior(tau='learned')", method, loss, [self._log_tau])
         self._optimizer.step()
         self._optimizer.zero_grad()
-        return float(loss.detach())
+        return outer
 
     def balanced(self, views: Sequence[View]) -> Tensor:
         """Return the outer loss of the incoming batch, which is the first view, and the memory draws after it."""

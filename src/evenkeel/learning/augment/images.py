@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError
+from evenkeel.learning.torch_utils import sent
 
 
 def check_images(name: str, x: Tensor) -> None:
@@ -40,7 +41,7 @@ def interval(setting: str, value: object, high: float) -> tuple[float, float]:
 def pick(x: Tensor, index: Tensor) -> Tensor:
     """Return images composed of pixels of `x`. `index` (n, height, width) counts them row by row, for all channels."""
     n, channels = x.shape[:2]
-    places = index.to(x.device).flatten(1)[:, None].expand(-1, channels, -1)
+    places = sent(index, x.device).flatten(1)[:, None].expand(-1, channels, -1)
     return x.flatten(2).gather(2, places).view(n, channels, *index.shape[1:])
 
 

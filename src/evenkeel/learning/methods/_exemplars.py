@@ -6,22 +6,26 @@ from torch.nn import functional as F
 
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.nets import PREDICT_BATCH, Net
-from evenkeel.learning.torch_utils import evaluating
+from evenkeel.learning.torch_utils import evaluating, sent
 
 
 @torch.no_grad()
 def features_of(net: Net, memory: Memory) -> Tensor:
     """Return the (len(memory), features) of all stored samples, in evaluation mode and without augmentation."""
     with evaluating(net):
-        rows = torch.arange(len(memory), device=memory.column("y").device)
+        rows = torch.arange(len(memory))
         return torch.cat([net.features(memory.samples(part).x) for part in rows.split(PREDICT_BATCH)])
 
 
 def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (classes, features) the plain mean of each class's rows, and (classes,) which classes these are."""
+    """Return (classes, features) the plain mean of each class's rows, and (classes,) which these are, on the host.
+
+    y: (n,) the classes of the rows, on the host.
+    """
     classes, place, counts = y.unique(return_inverse=True, return_counts=True)
-    sums = features.new_zeros(len(classes), features.shape[1]).index_add_(0, place, features)
-    return sums / counts[:, None], classes
+    sums = features.new_zeros(len(classes), features.shape[1])
+    sums.index_add_(0, sent(place, features.device), features)
+    return sums / sent(counts, features.device)[:, None], classes
 
 
 def herding(features: Tensor) -> Tensor:
@@ -43,4 +47,4 @@ def herd(memory: Memory, features: Tensor) -> None:
     features, y = F.normalize(features, dim=1), memory.column("y")
     for label in y.unique():
         rows = (y == label).nonzero().flatten()
-        memory.prefer(rows[herding(features[rows])])
+        memory.prefer(rows[herding(features[rows]).cpu()])

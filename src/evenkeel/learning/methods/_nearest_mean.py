@@ -10,7 +10,7 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods._exemplars import class_means, features_of
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.torch_utils import version
+from evenkeel.learning.torch_utils import sent, version
 
 
 class NearestMeanMethod(Method):
@@ -38,7 +38,7 @@ class NearestMeanMethod(Method):
         means, classes = self.class_means(net, memory)
         distance = torch.cdist(F.normalize(net.features(x), dim=1), means)
         scores = distance.new_full((len(x), net.outputs), torch.finfo(distance.dtype).min)
-        scores[:, classes] = -distance.square()
+        scores[:, sent(classes, scores.device)] = -distance.square()
         return scores
 
     def exported(self, net: Net, memory: Memory) -> nn.Module:
@@ -65,6 +65,7 @@ class NearestMean(nn.Module):
     def __init__(self, net: Net, means: Tensor, classes: Tensor) -> None:
         super().__init__()
         self.net = net
+        classes = classes.to(means.device)
         every = means.new_zeros(net.outputs, means.shape[1]).index_copy(0, classes, means)
         missing = torch.ones(net.outputs, dtype=torch.bool, device=means.device).index_fill(0, classes, False)
         self.register_buffer("means", every, persistent=False)

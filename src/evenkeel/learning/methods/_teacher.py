@@ -11,6 +11,7 @@ from evenkeel.errors import SettingsError
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import sent
 from evenkeel.learning.types import Draw, View
 
 UNSEEN = -1
@@ -29,7 +30,7 @@ class Distilling(Method):
     memory_policy = "balanced"
 
     teacher: Net
-    task: Tensor  # () boundaries so far
+    task: Tensor  # () boundaries so far; on the host, as all that is decided by class
     task_of: Tensor  # (outputs,) the task in which a class was first learned
 
     def __init__(self) -> None:
@@ -41,8 +42,7 @@ class Distilling(Method):
             name = type(self).__name__
             raise SettingsError(f"This {name} already belongs to a learner and holds its teacher; create a new one.")
         self.teacher = copy.deepcopy(net).requires_grad_(False).eval()
-        self.to(next(net.parameters()).device)
-        self.register_buffer("task_of", torch.full((net.outputs,), UNSEEN, device=self.task.device))
+        self.register_buffer("task_of", torch.full((net.outputs,), UNSEEN))
 
     def grow(self, outputs: int) -> None:
         self.task_of = F.pad(self.task_of, (0, outputs - len(self.task_of)), value=UNSEEN)
@@ -59,7 +59,7 @@ class Distilling(Method):
         return new / (new + old)  # one mean over all samples
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
-        self.task_of = self.task_of_with(new.y)
+        self.task_of = self.task_of_with(new.y_host)
         return {}
 
     def boundary(self, net: Net, memory: Memory) -> None:
@@ -84,13 +84,18 @@ class Distilling(Method):
 
 
 def joined(views: Sequence[View], name: str) -> Tensor:
-    """Return one column of several views: `y`, `logits`, `adapted`, `features`, or a stored one."""
+    """Return one column of several views: `y`, `y_host`, `logits`, `adapted`, `features`, or a stored one."""
     return torch.cat([view.stored[name] if name in view.stored else getattr(view, name) for view in views])
 
 
 def leave_out(logits: Tensor, which: Tensor) -> Tensor:
     """Return the logits with those of `which` masked, so that they neither win nor get a gradient."""
-    return logits.masked_fill(which, torch.finfo(logits.dtype).min)
+    return logits.masked_fill(sent(which, logits.device), torch.finfo(logits.dtype).min)
+
+
+def columns(logits: Tensor, which: Tensor) -> Tensor:
+    """Return the logits of the outputs in `which`, a mask on the host."""
+    return logits[:, sent(which.nonzero().flatten(), logits.device)]
 
 
 def distillation(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -11,7 +11,7 @@ from evenkeel.errors import SettingsError, above_zero, fraction
 from evenkeel.learning.hashing import hash_samples
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods._exemplars import features_of
-from evenkeel.learning.methods._teacher import UNSEEN, Distilling, distillation, joined, leave_out
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, columns, distillation, joined, leave_out
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import next_seed
 from evenkeel.learning.types import View
@@ -65,12 +65,12 @@ class BiC(Distilling):
         if self._salt is None:
             self._salt = next_seed(generator)
         hashes = hash_samples(x, self._salt)
-        chosen = ((hashes & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(hashes, self._spared.to(hashes.device))
+        chosen = ((hashes & (2**52 - 1)) < self.held_out * 2**52) & ~torch.isin(hashes, self._spared)
         trained = torch.zeros_like(chosen)
         for part in (memory, self.held):
             if part is not None and len(part):
                 trained |= torch.isin(y, part.column("y"))
-        self._spared = torch.cat([self._spared, hashes[chosen & ~trained].cpu()])
+        self._spared = torch.cat([self._spared, hashes[chosen & ~trained]])
         return chosen & trained
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class BiC(Distilling):
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         if self.held is not None:
-            self.held.load_state_dict(state["held"], self.task.device)
+            self.held.load_state_dict(state["held"])
         self._salt, self._spared = state["salt"], state["spared"].clone()
 
     def grow(self, outputs: int) -> None:
@@ -100,7 +100,7 @@ class BiC(Distilling):
         return self.corrected(self.teacher(x))
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        views, task_of = [new, *old], self.task_of_with(new.y)
+        views, task_of = [new, *old], self.task_of_with(new.y_host)
         adapted = leave_out(torch.cat([self.adapted(view) for view in views]), task_of == UNSEEN)
         loss = F.cross_entropy(adapted, joined(views, "y"))
         is_old, is_new = self.old_and_new(task_of)
@@ -108,7 +108,8 @@ class BiC(Distilling):
             return loss
         weight = int(is_old.sum()) / int((is_old | is_new).sum())
         logits, teacher = self.corrected(joined(views, "logits")), joined(views, "teacher")
-        return (1 - weight) * loss + weight * distillation(logits[:, is_old], teacher[:, is_old], self.temperature)
+        kept = distillation(columns(logits, is_old), columns(teacher, is_old), self.temperature)
+        return (1 - weight) * loss + weight * kept
 
     def query_loss(self, old: Sequence[View]) -> Tensor:
         return torch.stack([F.cross_entropy(self.corrected(view.logits), view.y) for view in old]).mean()
@@ -118,7 +119,9 @@ class BiC(Distilling):
         if self.held is not None and len(self.held) and bool(is_old.any()):
             with torch.no_grad():
                 logits = self.corrected(net.head(features_of(net, self.held)))
-            scale, shift = fitted(leave_out(logits, self.task_of == UNSEEN), self.held.column("y"), is_new)
+            logits = leave_out(logits, self.task_of == UNSEEN).cpu()
+            scale, shift = (each.to(self.scale) for each in fitted(logits, self.held.column("y"), is_new))
+            is_new = is_new.to(self.scale.device)
             self.scale = torch.where(is_new, scale, self.scale)
             self.shift = torch.where(is_new, shift, self.shift)
         super().boundary(net, memory)

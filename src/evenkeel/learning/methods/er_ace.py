@@ -26,7 +26,7 @@ class ERACE(Method):
     """
 
     title = "ER-ACE"
-    seen: Tensor  # (outputs,) whether a class was learned before the current batch
+    seen: Tensor  # (outputs,) whether a class was learned before the current batch; on the host
     begun: Tensor  # () whether it masks and replays
 
     def __init__(self, *, task_free: bool = True) -> None:
@@ -43,9 +43,7 @@ class ERACE(Method):
     def prepare(self, net: Net, generator: torch.Generator) -> None:
         if "seen" in self._buffers:
             raise SettingsError("This ERACE already belongs to a learner and knows its classes; create a new one.")
-        device = next(net.parameters()).device
-        self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool, device=device))
-        self.begun = self.begun.to(device)
+        self.register_buffer("seen", torch.zeros(net.outputs, dtype=torch.bool))
 
     def grow(self, outputs: int) -> None:
         self.seen = F.pad(self.seen, (0, outputs - len(self.seen)))
@@ -59,11 +57,11 @@ class ERACE(Method):
     def masked(self, new: View) -> Tensor:
         """Return (outputs,) the classes seen before and absent from the batch."""
         masked = self.seen & self.begun
-        masked[new.y] = False
+        masked[new.y_host] = False
         return masked
 
     def remember(self, new: View) -> Mapping[str, Tensor]:
-        self.seen[new.y] = True
+        self.seen[new.y_host] = True
         return {}
 
     def boundary(self, net: Net, memory: Memory) -> None:

@@ -15,7 +15,7 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method, cross_entropy
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import global_seed, next_seed
-from evenkeel.learning.torch_utils import running_statistics, version
+from evenkeel.learning.torch_utils import running_statistics, sent, version
 from evenkeel.learning.types import Draw, View
 
 CLIP = 10.0  # the greatest norm of a gradient, as in the original
@@ -68,14 +68,14 @@ class GDumb(Method):
         """Return a copy of `net` trained on memory."""
         seed, y = int(self.seed), memory.column("y")
         generator, classes = torch.Generator().manual_seed(seed), y.unique()
-        with global_seed(seed, y.device), torch.inference_mode(False), torch.enable_grad():
+        with global_seed(seed, next(net.parameters()).device), torch.inference_mode(False), torch.enable_grad():
             net = copy.deepcopy(net)
             trained = [weight for weight in net.parameters() if weight.requires_grad]
             optimizer = SGD(trained, lr=self.lr, momentum=0.9, weight_decay=1e-6)
             schedule = CosineAnnealingWarmRestarts(optimizer, T_0=1, T_mult=2, eta_min=self.least_lr)
             for _ in range(self.epochs):
                 for rows in torch.randperm(len(memory), generator=generator).split(self.batch):
-                    self._step(net, optimizer, memory.views(rows.to(y.device), generator), classes, generator)
+                    self._step(net, optimizer, memory.views(rows, generator), classes, generator)
                 schedule.step()
         return net.eval().requires_grad_(False)
 
@@ -83,6 +83,7 @@ class GDumb(Method):
         x, other, kept = draw.x, draw.y, 1.0
         if x.dim() == 4 and float(torch.rand((), generator=generator)) < self.cutmix:
             x, other, kept = cut_mix(draw, generator)
+        classes = sent(classes, x.device)
         with running_statistics(net) if len(x) == 1 else nullcontext():
             logits = net(x)[:, classes]
         targets = (torch.searchsorted(classes, y) for y in (draw.y, other))

@@ -9,8 +9,9 @@ from torch.nn import functional as F
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods._exemplars import features_of, herd
 from evenkeel.learning.methods._nearest_mean import NearestMeanMethod
-from evenkeel.learning.methods._teacher import UNSEEN, Distilling, joined
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, columns, joined
 from evenkeel.learning.nets import Net
+from evenkeel.learning.torch_utils import sent
 from evenkeel.learning.types import View
 
 
@@ -34,16 +35,16 @@ class ICaRL(NearestMeanMethod, Distilling):
     )
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        views, task_of = [new, *old], self.task_of_with(new.y)
+        views, task_of = [new, *old], self.task_of_with(new.y_host)
         logits = joined(views, "logits")
         target = F.one_hot(joined(views, "y"), len(task_of)).to(logits.dtype)
         is_old, _ = self.old_and_new(task_of)
         if bool(is_old.any()):
-            distilled = torch.where(is_old, joined(views, "teacher").sigmoid(), target)
+            distilled = torch.where(sent(is_old, logits.device), joined(views, "teacher").sigmoid(), target)
             distilled[: len(new.y)] = torch.maximum(distilled[: len(new.y)], target[: len(new.y)])
             target = distilled
         seen = task_of != UNSEEN
-        return F.binary_cross_entropy_with_logits(logits[:, seen], target[:, seen])
+        return F.binary_cross_entropy_with_logits(columns(logits, seen), columns(target, seen))
 
     def boundary(self, net: Net, memory: Memory) -> None:
         if len(memory):

@@ -12,9 +12,9 @@ from evenkeel.errors import above_zero, at_least_zero, whole_number
 from evenkeel.learning.heads import CosineHead, cosine_parts
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods._exemplars import class_means, features_of, herd
-from evenkeel.learning.methods._teacher import UNSEEN, Distilling, joined
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, columns, joined
 from evenkeel.learning.nets import Net
-from evenkeel.learning.torch_utils import evaluating
+from evenkeel.learning.torch_utils import evaluating, sent
 from evenkeel.learning.types import Draw, View
 
 
@@ -34,7 +34,7 @@ class LUCIR(Distilling):
     """
 
     title = "LUCIR"
-    imprinted: Tensor  # (outputs,) whether a row has been imprinted
+    imprinted: Tensor  # (outputs,) whether a row has been imprinted; on the device, which knows whether it could be
     generator: torch.Generator
 
     def __init__(
@@ -61,7 +61,8 @@ class LUCIR(Distilling):
         self._scale = (net.cosine_scale,)  # in a tuple, so that it is not registered: it belongs to the net
         self._kept: list[tuple[CosineHead, Tensor, Tensor]] = []  # parts of the head, fixed rows, their values
         self.generator = generator
-        self.register_buffer("imprinted", torch.zeros_like(self.task_of, dtype=torch.bool))
+        device = net.cosine_scale.device
+        self.register_buffer("imprinted", torch.zeros(net.outputs, dtype=torch.bool, device=device))
 
     def grow(self, outputs: int) -> None:
         super().grow(outputs)
@@ -72,49 +73,60 @@ class LUCIR(Distilling):
 
     @torch.no_grad()
     def before_step(self, net: Net, new: Draw) -> None:
-        is_old, _ = self.old_and_new(self.task_of_with(new.y))
+        is_old, _ = self.old_and_new(self.task_of_with(new.y_host))
         fixed = is_old.clone()
-        fixed[new.y] = False
-        first = (self.task_of == UNSEEN)[new.y] & ~self.imprinted[new.y]
-        if bool(first.any()):
+        fixed[new.y_host] = False
+        first = (self.task_of == UNSEEN)[new.y_host].nonzero().flatten()
+        if len(first):
             with evaluating(net):
-                means, classes = class_means(F.normalize(net.features(new.x[first]), dim=1), new.y[first])
-            length = means.norm(dim=1)
+                features = F.normalize(net.features(new.x[sent(first, new.x.device)]), dim=1)
+            means, classes = class_means(features, new.y_host[first])
+            places, length = sent(classes, means.device), means.norm(dim=1)
             usable = (length > 0) & length.isfinite()  # otherwise the row would be spoiled for good
-            self._imprint(net, F.normalize(means, dim=1)[usable], classes[usable])
-            self.imprinted[classes[usable]] = True
+            self._imprint(net, F.normalize(means, dim=1), classes, usable & ~self.imprinted[places])
+            self.imprinted[places] |= usable
         self._kept = []
         for part, mine in _by_part(net, fixed):
-            part.fixed.copy_(mine)
-            self._kept.append((part, mine, part.weight[mine]))
+            part.fixed.copy_(mine, non_blocking=True)
+            rows = sent(mine.nonzero().flatten(), part.weight.device)
+            self._kept.append((part, rows, part.weight[rows]))
 
     @torch.no_grad()
     def after_step(self, net: Net) -> None:
-        for part, mine, rows in self._kept:  # even without a gradient, momentum and weight decay move them
-            part.weight[mine] = rows
+        for part, rows, values in self._kept:  # even without a gradient, momentum and weight decay move them
+            part.weight[rows] = values
 
-    def _imprint(self, net: Net, directions: Tensor, classes: Tensor) -> None:
-        """Point new rows to their class's mean, with the mean length of known classes' rows (at first, of all)."""
-        known = self.task_of != UNSEEN if self.task_of.max() != UNSEEN else torch.ones_like(self.imprinted)
-        length = torch.cat([part.weight[mine].norm(dim=1) for part, mine in _by_part(net, known)]).mean()
+    def _imprint(self, net: Net, directions: Tensor, classes: Tensor, now: Tensor) -> None:
+        """Point new rows to their class's mean, with the mean length of known classes' rows (at first, of all).
+
+        now: which of the classes, on the device; `classes` is on the host.
+        """
+        known = self.task_of != UNSEEN
+        known = known if bool(known.any()) else torch.ones_like(known)
+        lengths = [
+            part.weight[sent(mine.nonzero().flatten(), part.weight.device)] for part, mine in _by_part(net, known)
+        ]
+        length = torch.cat(lengths).norm(dim=1).mean()
         begin = 0
         for part in cosine_parts(net.head):
-            mine = (classes >= begin) & (classes < begin + part.out_features)
-            part.weight[classes[mine] - begin] = length * directions[mine]
+            mine = ((classes >= begin) & (classes < begin + part.out_features)).nonzero().flatten()
+            rows, mine = (sent(each, directions.device) for each in (classes[mine] - begin, mine))
+            part.weight[rows] = torch.where(now[mine, None], length * directions[mine], part.weight[rows])
             begin += part.out_features
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
         views = [new, *old]
         y = joined(views, "y")
         loss = F.cross_entropy(joined(views, "adapted"), y)
-        is_old, is_new = self.old_and_new(self.task_of_with(new.y))
+        is_old, is_new = self.old_and_new(self.task_of_with(new.y_host))
         if bool(is_old.any()):
             moved = 1 - F.cosine_similarity(joined(views, "features"), joined(views, "teacher"), dim=1)
             ratio = sqrt(int(is_old.sum()) / int(is_new.sum()))
             loss = loss + self.less_forget * ratio * moved.mean()
             cosines = joined(views, "logits") / self._scale[0]
+            old_samples = is_old[joined(views, "y_host")].nonzero().flatten()
             loss = loss + margin_ranking(
-                cosines, y, is_old=is_old, is_new=is_new, nearest=self.nearest, margin=self.margin
+                cosines, y, old_samples=old_samples, is_new=is_new, nearest=self.nearest, margin=self.margin
             )
         return loss
 
@@ -123,7 +135,7 @@ class LUCIR(Distilling):
             features = features_of(net, memory)
             herd(memory, features)
             if self.task > 0:
-                self._finetune(net, features, memory.column("y"))
+                self._finetune(net, features, memory.column("y").to(features.device))
         super().boundary(net, memory)
 
     def _finetune(self, net: Net, features: Tensor, y: Tensor) -> None:
@@ -142,14 +154,19 @@ class LUCIR(Distilling):
 
 
 def margin_ranking(
-    cosines: Tensor, y: Tensor, *, is_old: Tensor, is_new: Tensor, nearest: int, margin: float
+    cosines: Tensor, y: Tensor, *, old_samples: Tensor, is_new: Tensor, nearest: int, margin: float
 ) -> Tensor:
-    """Return the mean max(0, margin - cos_y + cos_k), over samples of old classes and their `nearest` new classes k."""
-    samples, rivals = cosines[is_old[y]], int(is_new.sum())
-    if not len(samples) or not rivals:
+    """Return the mean max(0, margin - cos_y + cos_k), over samples of old classes and their `nearest` new classes k.
+
+    old_samples: the rows of such samples; is_new: (outputs,) which classes are new. Both are on the host.
+    """
+    rivals = int(is_new.sum())
+    if not len(old_samples) or not rivals:
         return cosines.new_zeros(())
-    truth = samples.gather(1, y[is_old[y]][:, None])
-    hardest = samples[:, is_new].topk(min(nearest, rivals), dim=1).values
+    rows = sent(old_samples, cosines.device)
+    samples = cosines[rows]
+    truth = samples.gather(1, y[rows][:, None])
+    hardest = columns(samples, is_new).topk(min(nearest, rivals), dim=1).values
     return F.relu(margin - truth + hardest).mean()
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evenkeel.errors import above_zero
-from evenkeel.learning.methods._teacher import UNSEEN, Distilling, distillation, joined, leave_out
+from evenkeel.learning.methods._teacher import UNSEEN, Distilling, columns, distillation, joined, leave_out
 from evenkeel.learning.types import View
 
 
@@ -29,19 +29,19 @@ class SSIL(Distilling):
         self.temperature = above_zero("temperature", temperature)
 
     def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        views, task_of = [new, *old], self.task_of_with(new.y)
-        loss = separated_cross_entropy(joined(views, "adapted"), joined(views, "y"), task_of, int(self.task))
+        views, task_of = [new, *old], self.task_of_with(new.y_host)
+        side = own_side(joined(views, "y_host"), task_of, int(self.task))
+        loss = F.cross_entropy(leave_out(joined(views, "adapted"), ~side), joined(views, "y"))
         if self.task > 0:
             logits, teacher = joined(views, "logits"), joined(views, "teacher")
             for task in range(int(self.task)):
                 mine = task_of == task
-                kept = distillation(logits[:, mine], teacher[:, mine], self.temperature)
+                kept = distillation(columns(logits, mine), columns(teacher, mine), self.temperature)
                 loss = loss + self.temperature**2 * kept
         return loss
 
 
-def separated_cross_entropy(logits: Tensor, y: Tensor, task_of: Tensor, task: int) -> Tensor:
-    """Return the mean cross-entropy, each sample over the seen classes on its side: of `task`, or of those before."""
+def own_side(y: Tensor, task_of: Tensor, task: int) -> Tensor:
+    """Return (n, outputs) the seen classes on a sample's side: those of `task`, or those before. All on the host."""
     is_new, is_old = task_of == task, (task_of != task) & (task_of != UNSEEN)
-    side = torch.where(is_new[y][:, None], is_new, is_old)  # (n, outputs)
-    return F.cross_entropy(leave_out(logits, ~side), y)
+    return torch.where(is_new[y][:, None], is_new, is_old)
