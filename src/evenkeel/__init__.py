@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.experiment.quickstart import load_data as load_data
     from evenkeel.experiment.quickstart import stream as stream
     from evenkeel.experiment.run import run as run
+    from evenkeel.learning.adaptors import ADAPTORS as ADAPTORS
     from evenkeel.learning.adaptors import CBA as CBA
     from evenkeel.learning.adaptors import Adaptor as Adaptor
     from evenkeel.learning.adaptors import Prior as Prior
@@ -87,7 +88,7 @@ PUBLIC = {  # the public names, by the module that defines them
     "experiment.config": ["Config", "load_config"],
     "experiment.quickstart": ["accuracy", "learner_for", "load_data", "stream"],
     "experiment.run": ["run"],
-    "learning.adaptors": ["CBA", "Adaptor", "Prior"],
+    "learning.adaptors": ["ADAPTORS", "CBA", "Adaptor", "Prior"],
     "learning.augment": [
         "AUGMENTS",
         "ColorJitter",

@@ -1,9 +1,12 @@
 """The contract suite: every method passes, and every violation is detected."""
 
 import copy
+import random as python_random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -285,8 +288,8 @@ BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
     "impure-view": (WritesInAView, "loss_is_pure", "changed a view"),
     "global-generator": (
         TakesTheGlobalGenerator,
-        "global_generator_is_left_alone",
-        "torch's global generator was used",
+        "global_generators_are_left_alone",
+        "`remember` draws from torch's global generator, or seeds it",
     ),
     "global-generator-in-results": (
         TakesTheGlobalGenerator,
@@ -370,3 +373,124 @@ def test_an_error_is_reported_only_by_the_checks_it_concerns() -> None:
     assert set(report_on(LearnsFromPredictions)) == {"prediction_changes_nothing"}
     assert set(report_on(KeepsItsStateToItself)) == {"resume_is_exact"}
     assert set(report_on(DistilsAdapted)) == {"offsets_are_not_distilled"}
+
+
+class CountsToFifty(Mine):
+    """A counter that matters long after the contract's six steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def after_step(self, net: Net) -> None:
+        self.steps += 1
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        return super().loss(new, old) * (2 if self.steps > 50 else 1)
+
+
+class CountsInAnObject(Mine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = {"labels": Counter[int](), "order": deque[int](maxlen=100)}
+
+    def remember(self, new: View) -> Mapping[str, Tensor]:
+        self.seen["order"].extend(new.y.tolist())  # type: ignore[attr-defined]
+        return {}
+
+
+class CountsForAll(Mine):
+    steps = 0
+
+    def after_step(self, net: Net) -> None:
+        type(self).steps += 1
+
+
+class HasAGenerator(Mine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = np.random.default_rng(0)
+
+    def after_step(self, net: Net) -> None:
+        self.random.random()
+
+
+HIDDEN: dict[type[Method], str] = {
+    CountsToFifty: "self.steps",
+    CountsInAnObject: "self.seen",
+    CountsForAll: "CountsForAll.steps",
+    HasAGenerator: "self.random",
+}
+
+
+@pytest.mark.parametrize(("make", "attribute"), HIDDEN.items(), ids=lambda each: getattr(each, "__name__", ""))
+def test_state_outside_the_checkpoint_is_named_even_if_it_does_not_matter_yet(
+    make: type[Method], attribute: str
+) -> None:
+    assert f"What changes in {attribute} while it learns" in report_on(make, "resume_is_exact")["resume_is_exact"]
+
+
+class KeepsTheLastLoss(Mine):
+    """What is written again in each step is no state."""
+
+    last = 0.0
+
+    def loss(self, new: View, old: Sequence[View]) -> Tensor:
+        loss = super().loss(new, old)
+        self.last = loss.item()
+        return loss
+
+
+class CountsInItsState(CountsToFifty):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"steps": self.steps}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.steps = state["steps"]
+
+
+@pytest.mark.parametrize("make", [KeepsTheLastLoss, CountsInItsState])
+def test_attributes_that_resume_restores_are_allowed(make: MakeMethod) -> None:
+    check_method(make)
+
+
+SEEDS: dict[str, Callable[[], object]] = {
+    "torch's": lambda: torch.manual_seed(0),
+    "numpy's": lambda: np.random.seed(0),
+    "Python's": lambda: python_random.seed(0),
+}
+DRAWS: dict[str, Callable[[], object]] = {
+    "torch's": lambda: torch.rand(1),
+    "numpy's": np.random.rand,
+    "Python's": python_random.random,
+}
+
+
+HOOKS = ("__init__", "prepare", "loss", "remember", "after_step", "boundary", "classify")
+USES = [
+    *((hook, whose, DRAWS) for hook, whose in zip(HOOKS, cycle(DRAWS), strict=False)),
+    *(("loss", whose, DRAWS) for whose in DRAWS),
+    *(("__init__", whose, SEEDS) for whose in SEEDS),
+]
+
+
+@pytest.mark.parametrize(("hook", "whose", "uses"), USES)
+def test_global_generators_are_watched_in_every_hook(
+    hook: str, whose: str, uses: dict[str, Callable[[], object]]
+) -> None:
+    def using(self: Method, *args: object) -> object:
+        uses[whose]()
+        return getattr(Mine, hook)(self, *args)
+
+    make = type("Using", (Mine,), {hook: using})
+    found = report_on(make, "global_generators_are_left_alone")["global_generators_are_left_alone"]
+    where = "The constructor" if hook == "__init__" else f"`{hook}`"
+    assert found.startswith(f"{where} draws from {whose} global generator, or seeds it")
+
+
+ONE_CAUSE = (CountsItsCalls, WritesInAView, TakesTheGlobalGenerator, TakesNumpysGenerator, GivesANumber, CountsToFifty)
+
+
+@pytest.mark.parametrize("make", ONE_CAUSE)
+def test_one_cause_is_reported_once(make: MakeMethod) -> None:
+    assert len(report_on(make)) == 1

@@ -10,7 +10,7 @@ import typer
 
 from evenkeel import __version__
 from evenkeel.cli import backup, data, evaluate, front, grids, keys, ledger, listing, report, run, service, tables, tune
-from evenkeel.cli.console import notes
+from evenkeel.cli.console import notes, with_imports
 from evenkeel.errors import EvenkeelError, reason
 from evenkeel.files import keep_freed_memory
 
@@ -41,9 +41,10 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
         "check": backup.check_command,
     },
 }
+NO_PARTS = ("report", "table", "compare", "front", "backup", "restore", "check")  # they read results, or copy files
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
+        app.command(name, rich_help_panel=panel)(command if name in NO_PARTS else with_imports(command))
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Many runs")
 app.add_typer(keys.app, name="keys", rich_help_panel="Production")
 app.add_typer(data.app, name="data", rich_help_panel="Data")

@@ -45,6 +45,12 @@ Format = Annotated[str, typer.Option(help="Output format: text, markdown, latex,
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of printing the table.")
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", help="Import your own parts: a module that registers them, or one part, my_package.nets:build."
+    ),
+]
 SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)]
 EXECUTION = {  # an option for each field of Execution
     "workers": Annotated[
@@ -83,6 +89,24 @@ def with_execution(command: Callable[..., None]) -> Callable[..., None]:
         option for each in own.parameters.values() for option in (options if each.name == "execution" else [each])
     ]
     called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it
+    return called
+
+
+def with_imports(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option --import, for parts of the user's own."""
+
+    @wraps(command)
+    def called(*, imports: list[str] | None, **given: Any) -> None:
+        if imports:
+            from evenkeel.config.own import import_modules
+
+            import_modules(imports)
+        command(**given)
+
+    own = signature(command)
+    option = Parameter("imports", Parameter.KEYWORD_ONLY, default=None, annotation=Imports)
+    named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
+    called.__signature__ = own.replace(parameters=[*named, option])  # type: ignore[attr-defined]  # typer reads it
     return called
 
 

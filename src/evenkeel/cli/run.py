@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from evenkeel.results.records import Record
 
 
+OUR_VERSIONS = ("evenkeel", "python", "torch", "numpy")  # records have those of own parts, too
+
+
 def run_command(  # noqa: PLR0917
     config: Annotated[
         str, typer.Argument(help="A TOML file, or a preset such as paper/cifar10-er-cba.", autocompletion=presets)
@@ -53,6 +56,8 @@ def run_command(  # noqa: PLR0917
                 if isinstance(record, Started):
                     title = f"{checked.name}, seed {checked.seed}"
                     bar.update(place, description=title, total=record.steps, completed=0)
+                    for name in sorted({*record.versions} - {*OUR_VERSIONS}):
+                        notes.print(f"Own part: {name}, {record.versions[name]}.", soft_wrap=True)
                     if record.device != "cpu":
                         notes.print(f"Computing on {record.device}.")
                 elif isinstance(record, Stepped):

@@ -1,6 +1,5 @@
 """Build a learner from a config."""
 
-import inspect
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -9,7 +8,7 @@ import numpy as np
 
 from evenkeel.config.parts import prototype
 from evenkeel.config.schema import LearnerConfig
-from evenkeel.errors import InputError
+from evenkeel.errors import InputError, SettingsError
 from evenkeel.learning.adaptors import ADAPTORS, Adaptor
 from evenkeel.learning.augment import AUGMENTS
 from evenkeel.learning.compatibility import memory_for
@@ -17,7 +16,8 @@ from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.registry import build
+from evenkeel.learning.registry import build, named_arguments
+from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.zoo import NETS
 
 AnyConfig = TypeVar("AnyConfig", bound=LearnerConfig)
@@ -71,10 +71,17 @@ def _net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
     """Return the network for samples of this shape."""
     if is_channels_last(sample):
         raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")
-    measured = {"channels": sample[0], "features": int(np.prod(sample))}
-    accepted = inspect.signature(NETS[config.net["name"]]).parameters
-    dimensions = {name: value for name, value in measured.items() if name in accepted}
-    net: Net = build(config.net, NETS, classes=outputs, seed=config.seed, **dimensions)
+    measured = {"classes": outputs, "seed": config.seed, "channels": sample[0], "features": int(np.prod(sample))}
+    accepted = named_arguments(NETS[config.net["name"]])
+    supplied = {name: value for name, value in measured.items() if name in accepted}
+    with global_seed(derive(config.seed, "net")):  # a function of the user's own may take no seed
+        net = build(config.net, NETS, **supplied)
+    if not isinstance(net, Net):
+        raise SettingsError(
+            f"net.name = {config.net['name']!r} returned a {type(net).__name__}; it must return an ek.Net, which "
+            "Net(backbone, head) and Net.split(model, head=...) make."
+        )
+    net.recipe = net.recipe or {**config.net, **supplied}
     return net
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from traceback import extract_tb
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
@@ -22,6 +23,12 @@ PartSettings = dict[str, Any]  # {"name": ..., setting: value, ...}
 GONE = {
     "rar": "repeats are a setting of the learner now. Set learner.repeats = 10, and method.name to what is repeated.",
 }
+
+
+NOT_IMPORTED = (
+    "is a part of somebody's own, which is not imported because a file names it: only you can say that it is yours. "
+    "Name it in your own config or command, or add --import."
+)
 
 
 class ConfigError(ValueError):
@@ -49,6 +56,8 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     name = settings.pop("name")
     if name in GONE:
         raise ConfigError(f"{where}.name = {name!r}: {GONE[name]}")
+    if name not in registry and ":" in name:
+        raise ConfigError(f"{where}.name = {name!r} {NOT_IMPORTED}")
     if name not in registry:
         raise ConfigError(f"{where}.name = {name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
     model = _settings(registry[name], kind)
@@ -74,6 +83,12 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
             prototype(table, registry)  # the part itself may still reject values of the right type
         except EvenkeelError as error:
             errors.append(f"{where}.{name}: {error}")
+        except Exception as error:  # of the user's own class
+            if registry[name].__module__.startswith("evenkeel."):
+                raise
+            last = extract_tb(error.__traceback__)[-1]
+            place = f"{last.filename}, line {last.lineno}"
+            errors.append(f"{where}.{name}: {type(error).__name__}: {error} ({place}).")
     if errors:
         raise ConfigError("\n".join(errors))
     return table
@@ -153,12 +168,20 @@ def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
 
 def signature_fields(part: Callable[..., Any], withheld: Collection[str]) -> dict[str, Any]:
     """Return (type, default) of each argument that is not `withheld`; a text in an annotation is its description."""
-    hints = get_type_hints(part.__init__ if inspect.isclass(part) else part, include_extras=True)
+    hints = _hints(part.__init__ if inspect.isclass(part) else part)
+    arguments = {name: each for name, each in named_arguments(part).items() if name not in withheld}
     return {
-        name: (_or_none(_described(hints[name])), ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in named_arguments(part).items()
-        if name not in withheld
+        name: (_or_none(_described(hints.get(name, Any))), ... if each.default is each.empty else each.default)
+        for name, each in arguments.items()
     }
+
+
+def _hints(call: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; none if a user's own cannot be evaluated."""
+    try:
+        return get_type_hints(call, include_extras=True)
+    except NameError:
+        return {}
 
 
 def _or_none(hint: Any) -> Any:

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PlainSerializer
 
 from evenkeel.config.build import title_of
 from evenkeel.config.loading import checked, read_tables
+from evenkeel.config.own import admit, table_of
 from evenkeel.config.parts import PartSettings
 from evenkeel.config.schema import LearnerConfig, Maybe, Share, StrictModel
 
@@ -59,7 +60,7 @@ class Config(LearnerConfig):
 def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """Load a config (a TOML file, a preset, a dict or a config) with `overrides` such as "method.name=derpp" on top.
 
-    All errors are reported in one SettingsError.
+    All errors are reported in one SettingsError. Parts of your own are named module:Name, and imported here.
 
     >>> load_config({"method": {"name": "derpp"}}, ["adaptor.name=cba", "adaptor.every=1"]).name
     'DER++ + CBA'
@@ -68,5 +69,26 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
         if not overrides:
             return source
         source = source.model_dump(mode="json", exclude={"name"})
-    config = checked(read_tables(source, overrides), Config)
+    tables = read_tables(source, overrides)
+    admit(tables)
+    return _named(tables)
+
+
+def recorded_config(tables: Mapping[str, Any]) -> Config:
+    """Return the config in a run's records. Nothing that it names is imported: the records may be of others."""
+    return _named(tables)
+
+
+def with_parts(config: Config, parts: Mapping[str, Any]) -> Config:
+    """Return a config with parts given as objects in the place of its own: instances, classes or functions."""
+    tables = {kind: table_of(kind, part) for kind, part in parts.items() if part is not None}
+    if not tables:
+        return config
+    name = config.name.replace(title_of(config), "*")
+    admit(tables)
+    return _named({**config.model_dump(mode="json"), **tables, "name": name})
+
+
+def _named(tables: Mapping[str, Any]) -> Config:
+    config = checked(tables, Config)
     return config.model_copy(update={"name": (config.name or "*").replace("*", title_of(config))})

@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +18,18 @@ import numpy as np
 import torch
 
 from evenkeel.config.build import method_of
+from evenkeel.config.own import naming_the_line, versions_of
 from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.errors import SettingsError
-from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.config import Config, load_config, with_parts
 from evenkeel.experiment.loop import Loop
 from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.experiment.setup import Setup, new_learner, opened, planned
+from evenkeel.learning.adaptors import Adaptor
+from evenkeel.learning.augment import Augment
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
 from evenkeel.results.measures import summarise
 from evenkeel.results.records import Ended, Record, Session, Started
 from evenkeel.results.run_files import Results
@@ -34,6 +39,10 @@ def run(
     config: Config | Mapping[str, Any] | str | Path,
     *,
     out: str | os.PathLike[str] | None = None,
+    net: Net | Callable[..., Net] | str | None = None,
+    method: Method | type[Method] | str | None = None,
+    adaptor: Adaptor | type[Adaptor] | str | None = None,
+    augment: Augment | Sequence[Augment] | str | None = None,
     data: DataSet | None = None,
     stream: Iterable[Sequence[Any]] | None = None,
     test: Sequence[Any] | None = None,
@@ -44,22 +53,24 @@ def run(
     """Run a config (a file, a preset or a dict) and yield its records, from the first to the last.
 
     out: a folder that keeps the records. If the run is interrupted and called again with the same arguments, it resumes
-    where it left off: the records already there come first, and all equal those of an uninterrupted run. data: your own
+    where it left off: the records already there come first, and all equal those of an uninterrupted run. net, method,
+    adaptor, augment: parts of your own instead of the config's, as objects, classes or names. data: your own
     `DataSet` instead of the config's. stream: your own batches, (x, labels) or (x, labels, task), instead of data and
     scenario. test: the samples to test your own stream on, (x, labels) or (x, labels, task). root: the folder where
     data sets are looked for first. save_every: seconds between checkpoints in `out`. progress: called while data is
     being decoded.
     """
-    config = load_config(config)
+    config = with_parts(load_config(config), {"net": net, "method": method, "adaptor": adaptor, "augment": augment})
     if stream is not None and data is not None:
         raise SettingsError("Give data or a stream, not both.")
     if stream is None and test is not None:
         raise SettingsError("test belongs to a stream; a data set has test samples of its own.")
-    if stream is not None:
-        setup = opened(config, stream, test)
-    else:
-        setup = planned(config, data, None if root is None else Path(root), progress)
-    learner = new_learner(setup)  # reports incompatible settings before any work
+    with naming_the_line(config):
+        if stream is not None:
+            setup = opened(config, stream, test)
+        else:
+            setup = planned(config, data, None if root is None else Path(root), progress)
+        learner = new_learner(setup)  # reports incompatible settings before any work
     return _run(setup, learner, _started(setup, learner), None if out is None else Path(out), save_every)
 
 
@@ -75,7 +86,7 @@ def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, sav
         assert isinstance(first, Started)
         loop = Loop(setup, resumed or learner)
         session = _Session(loop, begun)
-        for new in _with_threads(first.threads, loop.steps(None if records else first, stream)):
+        for new in _with_threads(first.threads, _steps(setup, loop, None if records else first, stream)):
             records += new
             if folder:
                 folder.append(new)
@@ -94,11 +105,16 @@ def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, sav
             folder.close()
 
 
+def _steps(setup: Setup, loop: Loop, started: Started | None, stream: str | None) -> Iterator[list[Record]]:
+    with naming_the_line(setup.config):
+        yield from loop.steps(started, stream)
+
+
 def _started(setup: Setup, learner: Learner) -> Started:
     config = setup.config
     return Started(
         config=config.model_dump(mode="json", exclude={"device"}),  # `device` below says which it was
-        versions=_versions(),
+        versions={**_versions(), **versions_of(config)},
         threads=config.threads or torch.get_num_threads(),
         data=setup.data,
         tasks=list(setup.tasks),

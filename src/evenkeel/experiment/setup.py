@@ -22,7 +22,9 @@ from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.testset import TestSet
 from evenkeel.learning.learner import Learner
-from evenkeel.learning.registry import build
+from evenkeel.learning.registry import build, named_arguments
+
+WAYS = "load_data(name_or_path) and DataSet.of(x_train, y_train, ...) make one"
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,19 @@ class Setup:
 
 def read_data(table: PartSettings, root: Path | None, progress: Progress) -> DataSet:
     """Return the data set of a complete table of a config."""
-    data: DataSet = build(table, SOURCES, root, progress=progress)
+    source = SOURCES[table["name"]]
+    given = {"root": root, "progress": progress}
+    arguments = {name: value for name, value in given.items() if name in named_arguments(source)}
+    data = build(table, SOURCES, **arguments)
+    if not isinstance(data, DataSet):  # of the user's own function
+        raise SettingsError(f"data.name = {table['name']!r} returned a {type(data).__name__}, not a DataSet; {WAYS}.")
     return data
 
 
 def check_data(data: object) -> None:
     """Raise SettingsError unless `data` is a data set."""
     if not isinstance(data, DataSet):
-        ways = "load_data(name_or_path) and DataSet.of(x_train, y_train, ...) make one"
-        raise SettingsError(f"data is a {type(data).__name__}, not a DataSet; {ways}.")
+        raise SettingsError(f"data is a {type(data).__name__}, not a DataSet; {WAYS}.")
 
 
 def planned(config: Config, own: DataSet | None, root: Path | None, progress: Progress) -> Setup:

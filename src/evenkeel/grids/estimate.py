@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from evenkeel.config.build import method_of, with_policy
 from evenkeel.data.dataset import Progress
 from evenkeel.errors import DeviceError, SettingsError
-from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.config import Config, recorded_config
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
@@ -57,7 +57,7 @@ class Estimator:
         for entry in ledger.entries():
             place = ledger.place(entry.key)
             with suppress(SettingsError):  # a run of another version, or on the user's own data
-                config = load_config(started_of(place).config)
+                config = recorded_config(started_of(place).config)
                 self._finished[_setting(config)] = config
                 self._took.setdefault(_setting(config), []).append(sum(each.seconds for each in sessions_of(place)))
 

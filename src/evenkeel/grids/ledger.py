@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evenkeel.config.build import with_policy
+from evenkeel.config.own import own_parts, versions_of
 from evenkeel.errors import BusyError, EvenkeelError, RunError
-from evenkeel.experiment.config import Config, load_config
+from evenkeel.experiment.config import Config, recorded_config
 from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
 from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
@@ -41,9 +42,15 @@ def run_key(config: Config) -> str:
     """Return 16 hexadecimal digits that identify a run.
 
     Name, threads and device do not count: they say what it is called and how fast it was. Nor do settings
-    that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
+    that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`). Parts of the
+    user's own count with a digest of the files that define them.
     """
     settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads", "device"})
+    own = own_parts(config)
+    for part in own:
+        part.require_importable()
+    if own:
+        settings["own"] = {part.name: part.digest for part in own}
     return hashlib.sha256(json.dumps(without_none(with_rar(settings)), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -116,6 +123,7 @@ class Ledger:
         """Record why a run stopped. It is tried again when the grid is started again."""
         expected = isinstance(error, str | EvenkeelError)
         text = str(error) if expected else f"{type(error).__name__}: {error}"
+        text = ". ".join([text, *getattr(error, "__notes__", ())])  # where in the user's own code
         trace = "" if isinstance(error, str) or expected else "".join(traceback.format_exception(error))
         failure = Failure(text, trace, self.step(key), datetime.now(UTC).isoformat(timespec="seconds"))
         self.folder(key).mkdir(parents=True, exist_ok=True)
@@ -164,7 +172,12 @@ class Ledger:
 
     def adopt(self, path: Path) -> str:
         """Move a run that was made on its own (`evenkeel run --out`) into the ledger; return its key."""
-        key = run_key(load_config(started_of(path).config))
+        started = started_of(path)
+        config = recorded_config(started.config)
+        for name, version in versions_of(config).items():
+            if started.versions.get(name) != version:
+                raise RunError(f"{str(path)!r} was made with another file of {name}: {started.versions.get(name)}.")
+        key = run_key(config)
         if records_of(self.place(key)):
             raise RunError(f"{str(path)!r} is a run that the ledger already has, as {str(self.place(key))!r}.")
         if path.is_dir() and _is_locked(path):

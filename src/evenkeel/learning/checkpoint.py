@@ -131,6 +131,8 @@ def rebuild_parts(
 ) -> dict[str, Any]:
     """Return the parts that `facts` describe, as arguments of a learner; a user's own parts are those passed in."""
     net = rebuild(facts["net"], net, NETS, "net")
+    if net.recipe is None and "name" in facts["net"]:  # of a user's own function, known by name
+        net.recipe = facts["net"]
     if facts.get("cosine"):
         net.make_cosine()
     for outputs in facts["growth"]:

@@ -49,7 +49,7 @@ def rebuild(recipe: Recipe | None, given: Any, registry: Registry, kind: str) ->
     """Return a part of a checkpoint: the one `given`, which must match its recipe, or one built from the recipe."""
     if given is not None:
         saved = "none" if recipe is None else _class_name(recipe, registry)
-        if saved != type(given).__name__:
+        if saved not in (None, type(given).__name__):
             raise CheckpointError(f"The checkpoint's {kind} is {saved}, but {kind}= is {type(given).__name__}.")
         return given
     if recipe is None:
@@ -58,15 +58,26 @@ def rebuild(recipe: Recipe | None, given: Any, registry: Registry, kind: str) ->
         raise CheckpointError(
             f"The checkpoint's {kind} is your own class {recipe['class']}, which a file cannot hold. Pass {kind}=..."
         )
+    if recipe["name"] not in registry:
+        raise CheckpointError(
+            f"The checkpoint's {kind} is {recipe['name']!r}, which is not known here: a file imports nothing. Import "
+            f"what defines it and register it by this name, or pass {kind}=..."
+        )
     return build(recipe, registry)
 
 
-def _class_name(recipe: Recipe, registry: Registry) -> str:
-    """Return the name of the class of a part: of the one registered, or of what the function registered returns."""
+def _class_name(recipe: Recipe, registry: Registry) -> str | None:
+    """Return the name of the class of a part: of the one registered, or of what the function registered returns.
+
+    None if that is not known here.
+    """
     if "class" in recipe:
         return str(recipe["class"])
-    factory = _factory(recipe, registry)
-    return factory.__name__ if inspect.isclass(factory) else inspect.signature(factory).return_annotation.__name__
+    factory = registry.get(recipe["name"])
+    if factory is None or inspect.isclass(factory):
+        return None if factory is None else factory.__name__
+    annotation = inspect.signature(factory).return_annotation
+    return annotation.__name__ if inspect.isclass(annotation) and annotation is not inspect.Signature.empty else None
 
 
 def _factory(recipe: Recipe, registry: Registry) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictIn
 
 from evenkeel.config.build import adaptor_of, method_of, task_free
 from evenkeel.config.loading import checked, read_tables
+from evenkeel.config.own import admit
 from evenkeel.config.parts import ConfigError, PartSettings
 from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
 from evenkeel.errors import InputError, nearest, some
@@ -170,10 +171,16 @@ class ServiceConfig(LearnerConfig):
         return self.model_dump(mode="json", exclude={"batches", "checkpoints", "limits", "device"})
 
 
-def load_service(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> ServiceConfig:
+def load_service(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, trusted: bool = True
+) -> ServiceConfig:
     """Return the config of a TOML file or a dict, with overrides such as "limits.queue=100" on top.
+
+    trusted: whether parts that `source` names as module:Name are imported; those of the overrides always are.
 
     >>> load_service({"input": {"features": 4}}).net["name"]
     'mlp'
     """
-    return checked(read_tables(source, overrides), ServiceConfig)
+    tables = read_tables(source, overrides)
+    admit(tables if trusted else read_tables({}, overrides))
+    return checked(tables, ServiceConfig)

@@ -94,7 +94,7 @@ class ModelFolder:
     ) -> ServiceConfig:
         """Return the config of this folder, or the one given for it. Writes nothing."""
         if source is None and self.exists:
-            return load_service(without_rar(read_tables(self.path / CONFIG)), overrides)
+            return load_service(without_rar(read_tables(self.path / CONFIG)), overrides, trusted=False)
         if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "

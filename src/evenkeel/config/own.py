@@ -1,0 +1,263 @@
+"""Parts of the user's own: `module:Name` in a config, registered names, entry points of packages, and objects.
+
+Only a config or a command of whoever starts a program imports them, here, into the registries. What a file of results
+names (a checkpoint, a model folder, a ledger) is looked up in the registries, and never imported.
+"""
+
+import copy
+import hashlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, cast
+
+from evenkeel.config.schema import PARTS, LearnerConfig
+from evenkeel.errors import EvenkeelError, SettingsError, nearest
+from evenkeel.learning.adaptors import Adaptor
+from evenkeel.learning.methods import Method
+from evenkeel.learning.nets import Net
+from evenkeel.learning.registry import describe
+
+CLASSES: dict[str, type] = {"method": Method, "adaptor": Adaptor}  # parts that must be subclasses
+ENTRY_POINTS = "evenkeel.{}s"  # the groups of a package's entry points: evenkeel.methods, evenkeel.nets, ...
+OBJECT = "object:"  # the beginning of the names of objects that were passed in, which no import finds
+MAIN = "__main__"
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """A part that is not of this library: where another process imports it from, and the file that defines it."""
+
+    kind: str
+    name: str  # in the config
+    reference: str  # module:Name
+    file: Path | None
+
+    @property
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits of the file that defines the part; an empty text if there is none.
+
+        Helpers that the file imports from others are not covered.
+        """
+        if self.file is None:
+            return ""
+        about = self.file.stat()
+        return _digest(self.file, about.st_mtime_ns, about.st_size)
+
+    @property
+    def version(self) -> str:
+        """Return what records show as its version."""
+        return f"sha256 {self.digest} of {self.file.name}" if self.file else "without a file"
+
+    def require_importable(self) -> None:
+        """Raise SettingsError if no other process could import it: then no ledger can know it."""
+        module = self.reference.partition(":")[0]
+        if self.file is None or module == MAIN or "<locals>" in self.reference:
+            raise SettingsError(
+                f"{self.kind}.name = {self.name!r} cannot be part of a grid: its ledger knows a part by the file that "
+                f"defines it, and its workers import it, but this one is {_where(self)}. Put it into a module, and "
+                "name it module:Name."
+            )
+
+
+def _where(part: OwnPart) -> str:
+    if part.name.startswith(OBJECT):
+        return "an object of this process"
+    return "defined in the main program" if part.reference.startswith(MAIN) else "not in a file, or inside a function"
+
+
+@lru_cache(maxsize=100)
+def _digest(file: Path, _changed: int, _size: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules that register parts (`ek.METHODS["mine"] = Mine`), or single parts as module:Name."""
+    for name in names:
+        if ":" not in name:
+            _module(name)
+            continue
+        part = imported(name)
+        for kind in PARTS:
+            if _suits(kind, part):
+                _registry(kind)[name] = part
+
+
+def admit(tables: Mapping[str, Any]) -> None:
+    """Import what the tables of a user's own config name and the registries lack; raise SettingsError if it fails."""
+    for kind in PARTS:
+        given = tables.get(kind)
+        for table in given if isinstance(given, list) else [given]:
+            name = table.get("name") if isinstance(table, Mapping) else None
+            if isinstance(name, str):
+                _admit(kind, name)
+
+
+def _admit(kind: str, name: str) -> None:
+    if name in PARTS[kind].registry and ("<locals>" in name or name.startswith((OBJECT, MAIN))):
+        return
+    if ":" in name and not name.startswith(OBJECT):
+        _register(kind, name, imported(name))  # again each time: the module may have been reloaded
+    elif name not in PARTS[kind].registry:
+        for point in entry_points(group=ENTRY_POINTS.format(kind), name=name):
+            _register(kind, name, point.load())
+
+
+def imported(reference: str) -> Callable[..., Any]:
+    """Return what module:Name refers to; raise SettingsError if it cannot be imported."""
+    module_name, _, path = reference.partition(":")
+    part: Any = _module(module_name)
+    for step in path.split("."):
+        if not hasattr(part, step):
+            raise SettingsError(f"{module_name} has no {path!r}.{nearest(step, vars(part))}")
+        part = getattr(part, step)
+    if not callable(part):
+        raise SettingsError(f"{reference} is a {type(part).__name__}, not a class or function.")
+    return cast(Callable[..., Any], part)
+
+
+def _module(name: str) -> Any:
+    """Import a module; the working folder is searched last, so that it hides no installed package."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return import_module(name)
+    except Exception as error:  # a user's module may raise anything
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise SettingsError(
+                f"There is no module {name!r} to import; it is looked for in the installed packages and in "
+                f"{os.getcwd()!r}."
+            ) from error
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        line = getattr(error, "lineno", None) or last.lineno
+        file = getattr(error, "filename", None) or last.filename
+        raise SettingsError(f"{name} cannot be imported: {_described(error)} ({file}, line {line}).") from error
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _suits(kind: str, part: object) -> bool:
+    base = CLASSES.get(kind)
+    if base is None:
+        return not (inspect.isclass(part) and issubclass(part, tuple(CLASSES.values())))
+    return inspect.isclass(part) and issubclass(part, base)
+
+
+def _register(kind: str, name: str, part: Callable[..., Any]) -> None:
+    if not _suits(kind, part):
+        wanted = f"a subclass of ek.{CLASSES[kind].__name__}" if kind in CLASSES else "a function or class"
+        raise SettingsError(f"{kind}.name = {name!r} is {part!r}; it must be {wanted}.")
+    _registry(kind)[name] = part
+
+
+def _registry(kind: str) -> dict[str, Callable[..., Any]]:
+    return cast(dict[str, Callable[..., Any]], PARTS[kind].registry)
+
+
+def table_of(kind: str, part: object) -> Any:
+    """Return the table of a config for a part given as an object: an instance, a class or function, or its name."""
+    if isinstance(part, str):
+        return {"name": part}
+    if part is None or isinstance(part, Mapping):
+        return part
+    if isinstance(part, list | tuple):
+        return [table_of(kind, each) for each in part]
+    if isinstance(part, Net):
+        return {"name": _kept(kind, copy.deepcopy(part))}
+    if inspect.isclass(part) or inspect.isfunction(part):
+        _register(kind, reference_of(part), part)
+        return {"name": reference_of(part)}
+    table = describe(part, PARTS[kind].registry)
+    if "name" not in table:
+        _register(kind, reference_of(type(part)), type(part))
+        table = describe(part, PARTS[kind].registry)
+    if "name" not in table:
+        raise SettingsError(
+            f"{kind}={part!r} has settings that a record cannot hold. The arguments of its constructor must be "
+            "numbers, texts, or lists of them, kept under their names."
+        )
+    return table
+
+
+def _kept(kind: str, net: Net) -> str:
+    """Register a network that was passed in under a name made of its weights; each run trains a copy."""
+    content = hashlib.sha256(repr(net).encode())
+    for name, value in net.state_dict().items():
+        content.update(name.encode() + value.detach().cpu().numpy().tobytes())
+    name = f"{OBJECT}{type(net).__name__}:{content.hexdigest()[:16]}"
+
+    def copied() -> Net:
+        return copy.deepcopy(net)
+
+    _register(kind, name, copied)
+    return name
+
+
+def reference_of(part: Callable[..., Any]) -> str:
+    """Return the module:Name of a class or function."""
+    return f"{part.__module__}:{part.__qualname__}"
+
+
+def own_parts(config: LearnerConfig) -> list[OwnPart]:
+    """Return the parts of a config that are not of this library."""
+    parts = []
+    for kind in PARTS:
+        given = getattr(config, kind, None)
+        for table in given if isinstance(given, list) else [given] if given else []:
+            factory = PARTS[kind].registry.get(table["name"])
+            if factory is not None and not str(getattr(factory, "__module__", "")).startswith("evenkeel."):
+                parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory)))
+            elif factory is not None and table["name"].startswith(OBJECT):
+                parts.append(OwnPart(kind, table["name"], table["name"], None))
+    return parts
+
+
+def _reference(factory: Callable[..., Any]) -> str:
+    try:
+        return reference_of(factory)
+    except AttributeError:  # of functools, say
+        return f"{MAIN}:{factory!r}"
+
+
+def _file(factory: Callable[..., Any]) -> Path | None:
+    try:
+        file = inspect.getsourcefile(factory)
+    except TypeError:  # of the main program, without a file
+        return None
+    return Path(file) if file and Path(file).is_file() else None
+
+
+def register_again(parts: Iterable[OwnPart]) -> None:
+    """Import parts in another process, under the names by which the first one knows them."""
+    for part in parts:
+        _register(part.kind, part.name, imported(part.reference))
+
+
+def versions_of(config: LearnerConfig) -> dict[str, str]:
+    """Return the versions of own parts by name, for records: digests of the files that define them."""
+    return {part.name: part.version for part in own_parts(config)}
+
+
+@contextmanager
+def naming_the_line(config: LearnerConfig) -> Iterator[None]:
+    """Add to an error in the user's own code the file and line where it occurred."""
+    try:
+        yield
+    except EvenkeelError:
+        raise
+    except Exception as error:
+        files = {str(part.file) for part in own_parts(config)}
+        lines = [each for each in traceback.extract_tb(error.__traceback__) if each.filename in files]
+        if lines and not getattr(error, "__notes__", ()):
+            error.add_note(f"In your own part: {lines[-1].filename}, line {lines[-1].lineno}, in {lines[-1].name}.")
+        raise

@@ -1,0 +1,88 @@
+"""A module of a user's own parts, in a folder of its own, and registries that are as before afterwards."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenkeel.config.schema import PARTS
+
+MODULE = """
+from dataclasses import replace
+
+import numpy as np
+from torch import nn
+
+import evenkeel as ek
+
+
+class Cautious(ek.Method):
+    def __init__(self, *, share: float = 0.5):
+        super().__init__()
+        self.share = share
+
+    def loss(self, new, old):
+        return self.share * ek.cross_entropy(new) + sum(ek.cross_entropy(view) for view in old)
+
+
+class Half(ek.Adaptor):
+    def correct(self, view, *, learning=False):
+        return replace(view, adapted=view.logits / 2)
+
+
+class Shift:
+    def __init__(self, *, by=1):
+        self.by = by
+
+    def __call__(self, x, generator):
+        return x.roll(self.by, dims=-1)
+
+
+def build(*, classes, features, hidden=8):  # neither annotated nor seeded
+    body = nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.Dropout(0.1), nn.ReLU())
+    return ek.Net(body, nn.Linear(hidden, classes))
+
+
+def patterns(*, samples=8):
+    random = np.random.default_rng(0)
+    y = np.arange(4 * samples) % 4
+    x = (60 * y[:, None, None, None] + random.integers(20, size=(len(y), 1, 4, 4))).astype(np.uint8)
+    return ek.DataSet.of(x, y, x[:8], y[:8], name="patterns")
+
+
+class Fails(Cautious):
+    def loss(self, new, old):
+        return new.nothing
+
+
+class CannotBeCreated(Cautious):
+    def __init__(self):
+        super().__init__()
+        self.share = 1 / 0
+
+
+def returns_a_module(*, classes):
+    return nn.Linear(4, classes)
+
+
+def returns_arrays():
+    return [1, 2]
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module in the working folder, which only this test has."""
+    name = f"own_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    path, registries = list(sys.path), {kind: dict(each.registry) for kind, each in PARTS.items()}
+    yield name
+    sys.path[:] = path
+    sys.modules.pop(name, None)
+    for kind, before in registries.items():
+        registry = PARTS[kind].registry
+        assert isinstance(registry, dict)
+        registry.clear()
+        registry.update(before)
