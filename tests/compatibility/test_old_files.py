@@ -22,6 +22,7 @@ import evenkeel as ek
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
+from evenkeel.learning.adaptors import bilevel
 from evenkeel.results.groups import groups
 from evenkeel.results.records import Record, Started, to_line, without_rar
 from evenkeel.results.run_files import whole_records
@@ -47,6 +48,12 @@ DIGITS = {
     "er-cba": ["adaptor.name=cba", "adaptor.start=second-task"],
     "derpp-cba": ["method.name=derpp", "adaptor.name=cba", "adaptor.start=second-task"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _outer_step_of_0_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the general way through a linear head: the closed form has the same gradient, but not to the last bit."""
+    monkeypatch.setattr(bilevel, "is_linear", lambda _: False)
 
 
 def require_equal(made: Any, kept: Any) -> None:

@@ -26,6 +26,7 @@ class InputSpec:
         self.dtype: torch.dtype | None = None
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
+        self._scaled: dict[tuple[float, int], tuple[Tensor, Tensor]] = {}  # by scale and dimensions of a batch
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
@@ -92,8 +93,10 @@ class InputSpec:
         if self._moments is None:
             x = batch.to(self._like.dtype)
             return x if scale == 1.0 else x.div_(scale)
-        sides = (-1, *[1] * (batch.dim() - 2))
-        mean, std = (scale * values.view(sides) for values in self._moments)
+        if (scale, batch.dim()) not in self._scaled:
+            mean, std = (scale * values.view(-1, *[1] * (batch.dim() - 2)) for values in self._moments)
+            self._scaled[scale, batch.dim()] = mean, std
+        mean, std = self._scaled[scale, batch.dim()]
         return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
 
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from evenkeel.errors import CheckpointError, InputError, SettingsError, nearest, some
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
 
 def as_labels(y: object, name: str = "y") -> list[Hashable]:
     """Return labels as plain Python objects; raise InputError if they are not a sequence of hashable values."""
@@ -19,7 +21,10 @@ def as_labels(y: object, name: str = "y") -> list[Hashable]:
             raise InputError(
                 f"{name} must have one dimension, with one entry per label, but its shape is {tuple(y.shape)}."
             )
+        whole = y.dtype.kind in "biu" if isinstance(y, np.ndarray) else y.dtype in INTEGERS
         y = y.tolist()
+        if whole:
+            return cast(list[Hashable], y)  # there is nothing to check, and this is done in every step
     labels: list[Any] = [item.item() if isinstance(item, np.generic) or _is_number(item) else item for item in y]
     for label in labels:
         if isinstance(label, Tensor | np.ndarray):

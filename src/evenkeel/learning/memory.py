@@ -105,6 +105,8 @@ class Memory:
         self.version += 1
         self.seen += len(y)
         fresh = self._competition.admitted(y, priority)
+        if not len(fresh):
+            return
         wanted = self._filled + len(fresh)
         slots = torch.arange(self._filled, wanted)
         if wanted > self.slots:
@@ -115,15 +117,15 @@ class Memory:
             holes = (~kept[: self._filled]).nonzero().flatten()
             slots = torch.cat([holes, torch.arange(self._filled, self.slots)])
         for name, column in self._columns.items():
-            chosen = offered[name][sent(fresh, offered[name].device)]
-            column[sent(slots, column.device)] = sent(chosen, column.device)
+            chosen = offered[name].index_select(0, sent(fresh, offered[name].device))
+            column.index_copy_(0, sent(slots, column.device), sent(chosen, column.device))
         self._filled = min(self.slots, wanted)
 
     def draw(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
         """Return `count` different rows, drawn uniformly; all rows, in random order, if there are fewer."""
         picked = sample_without_replacement(self._filled, count, generator)
         return {
-            name: column[sent(picked, column.device)]
+            name: column.index_select(0, sent(picked, column.device))  # several times as fast as column[picked]
             for name, column in self._columns.items()
             if name not in ("key", "priority")
         }

@@ -151,10 +151,10 @@ class Step:
             loss = loss + self.method.query_loss(query)
         if not loss.requires_grad:
             raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
-        self.net.zero_grad()
-        self.method.zero_grad()
+        weights = [*self.net.parameters(), *self.method.parameters()]
+        for weight in weights:
+            weight.grad = None
         loss.backward()
-        weights = chain(self.net.parameters(), self.method.parameters())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         values = finite.read({**numbers, "The loss": loss, "A gradient": finite.largest(gradients, norm=2)})
         replayed = sum(len(view.y) for view in old) // (1 + self.method.second_view)

@@ -32,7 +32,9 @@ def copied(state: Any) -> Any:
         return {name: copied(value) for name, value in state.items()}
     if isinstance(state, list):
         return [copied(value) for value in state]
-    return state.clone() if isinstance(state, Tensor) else copy.deepcopy(state)
+    if isinstance(state, Tensor):
+        return state.clone()
+    return state if isinstance(state, int | float | str | None) else copy.deepcopy(state)
 
 
 @torch.no_grad()

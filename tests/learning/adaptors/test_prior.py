@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
 import evenkeel as ek
-from evenkeel.learning.adaptors.bilevel import assign_gradients, balanced_loss
+from evenkeel.learning.adaptors.bilevel import Gradients, assign_gradients, balanced_loss
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.step import Step
 from tests.helpers.methods import view
@@ -238,11 +238,13 @@ def watch(one: ek.Learner, monkeypatch: pytest.MonkeyPatch) -> list[OuterUpdate]
         updates[-1].groups = as_groups([new, *old])
         return loss(new, old)
 
-    def spied_gradients(name: str, method: ek.Method, outer: Tensor, weights: Sequence[Tensor]) -> None:
+    def spied_gradients(
+        name: str, method: ek.Method, outer: Tensor, weights: Sequence[Tensor], gradients: Gradients
+    ) -> Tensor:
         updates[-1].weights = [weight.detach().clone() for weight in weights]
-        assign_gradients(name, method, outer, weights)
         updates[-1].loss = outer.detach()
-        updates[-1].gradient = [weight.grad.clone() for weight in weights if weight.grad is not None]
+        updates[-1].gradient = [gradient.clone() for gradient in gradients if gradient is not None]
+        return assign_gradients(name, method, outer, weights, gradients)
 
     monkeypatch.setattr(Step, "__call__", spied_call)
     monkeypatch.setattr(Step, "_query", spied_query)

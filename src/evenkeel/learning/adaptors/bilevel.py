@@ -6,7 +6,7 @@ head. Only the head is unrolled, on features that are constants: no second forwa
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.torch_utils import running_statistics, scratch_buffers
 from evenkeel.learning.types import View
+
+Gradients = Sequence[Tensor | None]
 
 
 def require_unrollable(name: str, optimizer: Optimizer, instead: str) -> None:
@@ -47,81 +49,73 @@ def lacks_a_stored_class(y: Tensor, memory: Memory) -> bool:
     return not bool(torch.isin(memory.column("y"), y).all())
 
 
-def after_virtual_step(
-    method: Method,
-    head: nn.Module,
-    optimizer: Optimizer,
-    groups: Sequence[View],
-    views: Sequence[View],
-    *,
-    correct: Callable[[View], View],
-) -> list[View]:
-    """Return `views` as the plain head sees them after one virtual step with the corrected loss of `groups`.
+@dataclass(frozen=True)
+class VirtualStep:
+    """A virtual step of the head with the corrected loss of `groups`."""
 
-    Their logits have a graph to whatever `correct` depends on.
-    """
-    weights = {name: weight for name, weight in head.named_parameters() if weight.requires_grad}
-    slopes = _slopes_of_linear if is_linear(head) else _slopes
-    with scratch_buffers(head):
-        gradients = slopes(method, head, weights, groups, correct)
-        moved = {name: unrolled_step(optimizer, weight, gradients[name]) for name, weight in weights.items()}
-        return [_seen_by(head, moved, view) for view in views]
+    method: Method
+    head: nn.Module
+    optimizer: Optimizer
+    groups: Sequence[View]
+    correct: Callable[[View], View]  # depends on the adaptor's weights
 
+    def outer_gradients(
+        self, objective: Callable[[Sequence[View]], Tensor], views: Sequence[View], weights: Sequence[Tensor]
+    ) -> tuple[Tensor, Gradients]:
+        """Return the outer loss, and its gradients by the adaptor's weights.
 
-Slopes = Mapping[str, Tensor]  # gradients of the corrected loss by the head's weights, with a graph
+        It is the `objective` of `views` as the plain head sees them after the step. A gradient is None if the corrected
+        loss does not depend on that weight.
+        """
+        if is_linear(self.head):
+            return self._by_logits(objective, views, weights)
+        trained = self._trained
+        with scratch_buffers(self.head):
+            new, *old = (self.correct(_seen_by(self.head, trained, view)) for view in self.groups)
+            slopes = torch.autograd.grad(
+                self.method.loss(new, old), list(trained.values()), create_graph=True, materialize_grads=True
+            )
+            moved = self._moved(slopes)
+            loss = objective([_seen_by(self.head, moved, view) for view in views])
+        return loss, torch.autograd.grad(loss, list(weights), allow_unused=True)
 
+    def _by_logits(
+        self, objective: Callable[[Sequence[View]], Tensor], views: Sequence[View], weights: Sequence[Tensor]
+    ) -> tuple[Tensor, Gradients]:
+        """Return the same for a linear head, without a second derivative through it.
 
-def _slopes(
-    method: Method,
-    head: nn.Module,
-    weights: Mapping[str, Tensor],
-    groups: Sequence[View],
-    correct: Callable[[View], View],
-) -> Slopes:
-    """Return the gradients of the corrected loss, for any head."""
-    new, *old = (correct(_seen_by(head, weights, view)) for view in groups)
-    gradients = torch.autograd.grad(
-        method.loss(new, old), list(weights.values()), create_graph=True, materialize_grads=True
-    )
-    return dict(zip(weights, gradients, strict=True))
+        With D the gradient of the corrected loss by the logits and h the features, the head's gradient is D^T h, and
+        D^T 1 of its bias. If V and v are the gradients of the outer loss by these two, only D depends on the adaptor:
+        d(outer) = d<D, h V^T + v>.
+        """
+        logits = [view.logits.detach().requires_grad_() for view in self.groups]
+        new, *old = (self.correct(_with_logits(view, leaf)) for view, leaf in zip(self.groups, logits, strict=True))
+        by_logits = torch.autograd.grad(self.method.loss(new, old), logits, create_graph=True, materialize_grads=True)
+        features = torch.cat([view.features.detach() for view in self.groups])
+        by_output, trained = torch.cat(by_logits).detach(), self._trained
+        slopes = [slope.requires_grad_() for slope in _slopes(self.head, trained, features, by_output)]
+        every = dict(self.head.named_parameters())
+        moved = {**every, **self._moved(slopes)}
+        loss = objective([_with_logits(view, _linear(self.head, moved, view.features.detach())) for view in views])
+        by_slope = dict(zip(trained, torch.autograd.grad(loss, slopes, materialize_grads=True), strict=True))
+        frozen = {name: torch.zeros_like(weight) for name, weight in every.items() if name not in trained}
+        direction = _linear(self.head, {**frozen, **by_slope}, features).split([len(view.y) for view in self.groups])
+        return loss, torch.autograd.grad(by_logits, list(weights), list(direction), allow_unused=True)
 
+    @property
+    def _trained(self) -> dict[str, Tensor]:
+        return {name: weight for name, weight in self.head.named_parameters() if weight.requires_grad}
 
-def _slopes_of_linear(
-    method: Method,
-    head: nn.Module,
-    weights: Mapping[str, Tensor],
-    groups: Sequence[View],
-    correct: Callable[[View], View],
-) -> Slopes:
-    """Return the same for linear parts: D^T h and D^T 1, D the gradient by the logits and h the features.
-
-    Only D has a graph to what `correct` depends on, so nothing is differentiated twice through the head: with V the
-    gradient of the outer loss by the moved weights, autograd arrives at d<D^T h, V>.
-    """
-    logits = [view.logits.detach().requires_grad_() for view in groups]
-    new, *old = (correct(_with_logits(view, leaf)) for view, leaf in zip(groups, logits, strict=True))
-    by_logits = torch.autograd.grad(method.loss(new, old), logits, create_graph=True, materialize_grads=True)
-    slope, features = torch.cat(by_logits), torch.cat([view.features.detach() for view in groups])
-    by_part = slope.split(_shown_outputs(head), dim=1)
-    slopes = {}
-    for (name, part), mine in zip(_linear_parts(head), by_part, strict=True):
-        hidden = (0, 0, 0, part.out_features - mine.shape[1])  # spare rows of a grown head: no logit, no gradient
-        slopes[f"{name}weight"] = F.pad(mine.T @ features, hidden)
-        slopes[f"{name}bias"] = F.pad(mine.sum(dim=0), hidden[2:])
-    return {name: slopes[name] for name in weights}
+    def _moved(self, slopes: Sequence[Tensor]) -> dict[str, Tensor]:
+        pairs = zip(self._trained.items(), slopes, strict=True)
+        return {name: unrolled_step(self.optimizer, weight, slope) for (name, weight), slope in pairs}
 
 
 def is_linear(head: nn.Module) -> bool:
     """Return whether a head is made of linear layers only, which do nothing else."""
-    grown = type(head) is GrowingHead
-    return (
-        not head._forward_hooks
-        and not head._forward_pre_hooks
-        and (grown or type(head) is nn.Linear)
-        and all(
-            type(part) is nn.Linear and not part._forward_hooks and not part._forward_pre_hooks
-            for _, part in _linear_parts(head)
-        )
+    parts = [part for _, part in _linear_parts(head)]
+    return (type(head) is GrowingHead or parts == [head]) and all(
+        type(part) is nn.Linear and not part._forward_hooks and not part._forward_pre_hooks for part in parts
     )
 
 
@@ -132,12 +126,23 @@ def _linear_parts(head: nn.Module) -> list[tuple[str, nn.Linear]]:
     return [("", head)]  # type: ignore[list-item]
 
 
-def _shown_outputs(head: nn.Module) -> list[int]:
-    """Return how many outputs of each linear part are shown: all, but for the last of a grown head."""
-    rows = [part.out_features for _, part in _linear_parts(head)]
-    shown = head.out_features
-    assert isinstance(shown, int)
-    return [*rows[:-1], shown - sum(rows[:-1])]
+def _linear(head: nn.Module, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Return what a linear head gives with these weights."""
+    outputs = [
+        F.linear(features, weights[f"{name}weight"], weights.get(f"{name}bias")) for name, _ in _linear_parts(head)
+    ]
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)[:, : head.out_features]
+
+
+def _slopes(head: nn.Module, trained: Mapping[str, Tensor], features: Tensor, by_output: Tensor) -> list[Tensor]:
+    """Return the gradients of a linear head's trained weights, from those of its outputs."""
+    parts = _linear_parts(head)
+    rows = [part.out_features for _, part in parts]
+    by_row = F.pad(by_output, (0, sum(rows) - by_output.shape[1]))  # spare rows of a grown head have no output
+    slopes = {}
+    for (name, _), mine in zip(parts, by_row.split(rows, dim=1), strict=True):
+        slopes[f"{name}weight"], slopes[f"{name}bias"] = mine.T @ features, mine.sum(dim=0)
+    return [slopes[name] for name in trained]
 
 
 def _with_logits(view: View, logits: Tensor) -> View:
@@ -164,13 +169,14 @@ def balanced_loss(new: View, query: Sequence[View], stored: Tensor) -> Tensor:
     return F.cross_entropy(logits, y, weight=1 / expected.where(expected > 0, 1))
 
 
-def assign_gradients(name: str, method: Method, loss: Tensor, weights: Sequence[Tensor]) -> Tensor:
+def assign_gradients(
+    name: str, method: Method, loss: Tensor, weights: Sequence[Tensor], gradients: Gradients
+) -> Tensor:
     """Give the adaptor's weights their gradients of the outer loss, for a step of its optimizer.
 
     Return the loss for the learner to read, NaN if a gradient is not finite: the update is then refused, and rolled
     back in adaptor and network.
     """
-    gradients = torch.autograd.grad(loss, list(weights), allow_unused=True)
     known = [gradient for gradient in gradients if gradient is not None]
     if not known:
         raise MethodError(

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.nn import functional as F
 from torch.optim import Adam, Optimizer
 
 from evenkeel.errors import SettingsError, one_of, whole_number
 from evenkeel.learning.adaptors.base import Adaptor
 from evenkeel.learning.adaptors.bilevel import (
-    after_virtual_step,
+    VirtualStep,
     assign_gradients,
     lacks_a_stored_class,
     require_trained_head,
@@ -158,28 +158,27 @@ class CBA(Adaptor):
         inputs = logits if self.through else logits.detach()
         if self.input == "probabilities":
             inputs = inputs.softmax(dim=1)
-        if learning:
-            residual: Tensor = self.g(inputs)
-        else:
-            constant = {name: weight.detach() for name, weight in self.g.named_parameters()}
-            residual = functional_call(self.g, constant, (inputs,))
-        return logits + residual
-
-    def outer_loss(
-        self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
-    ) -> Tensor:
-        """Return L_buf(W'(omega)), with W' the head after one virtual step (Eq. 5 and 6, unrolled in the head)."""
-        views = query if self._prior is None else [groups[0], *query]
-        learning = partial(self.correct, learning=True)
-        seen = after_virtual_step(method, head, optimizer, groups, views, correct=learning)
-        return method.query_loss(seen) if self._prior is None else self._prior.balanced(seen)
+        for layer in self.g:
+            if isinstance(layer, nn.Linear):
+                weight, bias = layer.weight, layer.bias
+                inputs = F.linear(inputs, *((weight, bias) if learning else (weight.detach(), bias.detach())))
+            else:
+                inputs = layer(inputs)
+        return logits + inputs
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> Tensor:
-        """Take one outer step, Adam on omega, and return the outer loss. Nothing else changes."""
-        loss = self.outer_loss(method, head, optimizer, groups, query)
-        outer = assign_gradients("CBA", method, loss, list(self.g.parameters()))
+        """Take one outer step, Adam on omega, and return the outer loss. Nothing else changes.
+
+        It is L_buf(W'(omega)), with W' the head after one virtual step (Eq. 5 and 6, unrolled in the head).
+        """
+        views = query if self._prior is None else [groups[0], *query]
+        objective = method.query_loss if self._prior is None else self._prior.balanced
+        learning, omega = partial(self.correct, learning=True), list(self.g.parameters())
+        step = VirtualStep(method, head, optimizer, groups, learning)
+        loss, gradients = step.outer_gradients(objective, views, omega)
+        outer = assign_gradients("CBA", method, loss, omega, gradients)
         self._step()
         return outer
 

@@ -17,7 +17,7 @@ from torch.optim import Adam, Optimizer
 from evenkeel.errors import SettingsError, above_zero, at_least_zero, whole_number
 from evenkeel.learning.adaptors.base import Adaptor
 from evenkeel.learning.adaptors.bilevel import (
-    after_virtual_step,
+    VirtualStep,
     assign_gradients,
     balanced_loss,
     lacks_a_stored_class,
@@ -131,9 +131,10 @@ class Prior(Adaptor):
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> Tensor:
         """Take one outer step, Adam on log tau, and return the outer loss."""
-        learning = partial(self.correct, learning=True)
-        loss = self.balanced(after_virtual_step(method, head, optimizer, groups, [groups[0], *query], correct=learning))
-        outer = assign_gradients("Prior(tau='learned')", method, loss, [self._log_tau])
+        learning, views, weights = partial(self.correct, learning=True), [groups[0], *query], [self._log_tau]
+        step = VirtualStep(method, head, optimizer, groups, learning)
+        loss, gradients = step.outer_gradients(self.balanced, views, weights)
+        outer = assign_gradients("Prior(tau='learned')", method, loss, weights, gradients)
         self._optimizer.step()
         self._optimizer.zero_grad()
         return outer

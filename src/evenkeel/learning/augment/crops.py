@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evenkeel.errors import whole_number
-from evenkeel.learning.augment.images import check_bytes, check_images, interval, pick
+from evenkeel.learning.augment.images import check_bytes, check_images, interval
 from evenkeel.learning.registry import call_text
+from evenkeel.learning.torch_utils import sent
 
 TRIES = 10  # sizes drawn for a crop until one fits into the image, as in torchvision
 
@@ -92,13 +93,21 @@ class ResizedCrop:
 
 
 def crop(x: Tensor, padding: int, flip: bool, generator: torch.Generator) -> Tensor:
-    n, _, height, width = x.shape
+    """Return crops of the original size. Whole lines are copied, several times as fast as pixel by pixel."""
+    n, channels, height, width = x.shape
     top, left = (torch.randint(2 * padding + 1, (n, 1), generator=generator) for _ in range(2))
-    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    mirrored = torch.randint(2, (n, 1), generator=generator) if flip else torch.zeros_like(left)
+    if n == 0:
+        return x.clone()
+    images = F.pad(x, [padding] * 4).contiguous()
+    area, line = images[0, 0].numel(), images.shape[3]
     if flip:
-        mirrored = torch.randint(2, (n, 1), generator=generator).bool()
-        columns = torch.where(mirrored, columns.flip(1), columns)
-    return pick(F.pad(x, [padding] * 4), rows[:, :, None] * (width + 2 * padding) + columns[:, None, :])
+        images = torch.cat([images, images.flip(3)])
+    left = torch.where(mirrored.bool(), n * channels * area + 2 * padding - left, left)  # in the second half
+    begin = torch.arange(0, n * channels * area, area).view(n, channels, 1)
+    begin = begin + (top * line + left)[:, :, None] + torch.arange(0, height * line, line)
+    lines = images.as_strided((images.numel() - width + 1, width), (1, 1))  # one begins at each pixel
+    return lines.index_select(0, sent(begin.flatten(), x.device)).view(x.shape)
 
 
 def _places(size: int, part: Tensor, start: Tensor) -> Tensor:
