@@ -124,3 +124,12 @@ def at_least_zero(setting: str, value: object) -> float:
 
 def _is_finite(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def os_sentence(error: OSError) -> str:
+    """Return what an error of the system says, as a sentence.
+
+    >>> os_sentence(OSError(28, "No space left on device", "model/versions"))
+    'Cannot use model/versions: No space left on device.'
+    """
+    return f"Cannot use {error.filename or 'the disk'}: {error.strerror or reason(error)}."

@@ -79,6 +79,11 @@ def flush(path: Path) -> None:
             os.close(folder)
 
 
+def is_writable(folder: Path) -> bool:
+    """Check whether files can be created in a folder: a disk may be read-only, or belong to someone else."""
+    return os.access(folder, os.W_OK)
+
+
 def flush_all(folder: Path) -> None:
     """Flush a folder and all that is in it to the disk."""
     for path in (*folder.rglob("*"), folder):

@@ -98,6 +98,7 @@ def test_damaged_predictions_are_set_aside(opened: Open) -> None:
     service.close()
     service.model_folder.predictions.write_bytes(b"nothing of the kind" * 1000)
     again = opened()
+    assert "It was renamed to predictions.sqlite.damaged" in (again.notice or "")
     x = [examples(1)[0].x]
     (id,) = again.remember(x, *again.predict(x))
     assert again.tell([(id, "cat")]).result()[0].new

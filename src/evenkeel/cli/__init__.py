@@ -11,7 +11,7 @@ import typer
 from evenkeel import __version__
 from evenkeel.cli import backup, data, evaluate, front, grids, keys, ledger, listing, report, run, service, tables, tune
 from evenkeel.cli.console import notes, with_imports
-from evenkeel.errors import EvenkeelError, reason
+from evenkeel.errors import EvenkeelError, os_sentence
 from evenkeel.files import keep_freed_memory
 
 app = typer.Typer(
@@ -77,6 +77,5 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # of a disk, or of what its owner allows
-        where, why = str(error.filename or "the disk"), error.strerror or reason(error)
-        notes.print(f"Cannot use {where}: {why}.", style="red", highlight=False, soft_wrap=True)
+        notes.print(os_sentence(error), style="red", highlight=False, soft_wrap=True)
         sys.exit(1)

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from evenkeel.config.build import make_learner
-from evenkeel.config.loading import differences
 from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.learning.learner import Learner
-from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, version_rows, versions
-from evenkeel.service.store.agreement import disagreement, position_of, ways_out
+from evenkeel.service.store.agreement import disagreement, other_learner, position_of, ways_out
 from evenkeel.service.store.counters import Counters
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.journal import Journal, JournalError
@@ -74,10 +72,7 @@ def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, 
         try:
             resumed = resume(model_folder, journal, keep)
         except JournalError as error:
-            raise JournalError(
-                f"{error} `evenkeel serve {model_folder.path} --rollback N` starts from another one: "
-                f"{_listed(readable(model_folder))}."
-            ) from None
+            raise JournalError(f"{error} {_other_versions(model_folder)}") from None
     else:
         number = journal.do(partial(queries.value, name="current"))
         _, counters = versions.load(model_folder, start.rollback)
@@ -158,21 +153,23 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
+def _other_versions(model_folder: ModelFolder) -> str:
+    """Return what can be done if the current version cannot be read."""
+    numbers = readable(model_folder)
+    if not numbers:
+        return "Restore a backup (`evenkeel restore`)."
+    return f"`evenkeel serve {model_folder.path} --rollback N` starts from another one: {_listed(numbers)}."
+
+
 def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
     """Raise SettingsError if the folder holds another learner; save a new one if it holds none."""
     before = journal.do(partial(queries.value, name="learner"))
-    now = config.determining()
     if before is None:
         versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints)
-        journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
-        return
-    changes = differences(without_rar(json.loads(before)), now)
-    if changes:
-        where, was, is_ = changes[0]
-        raise SettingsError(
-            f"{where} is {was!r} in {str(model_folder.path)!r} and {is_!r} in the config. The parts of a learner are "
-            "fixed; only limits, batches and checkpoints may change. For another learner, use another folder."
-        )
+        made_for = json.dumps(config.determining())
+        journal.do(partial(queries.set_value, name="learner", value=made_for))
+    elif (difference := other_learner(model_folder, config, before)) is not None:
+        raise SettingsError(difference)
 
 
 def _clear(model_folder: ModelFolder, journal: Journal) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 
-from evenkeel.errors import DivergenceError, InputError
+from evenkeel.errors import DivergenceError, InputError, os_sentence
 from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, digest, likeliest
 from evenkeel.service.opening import Start, adopt, current, fresh, newest_readable, open_journal
 from evenkeel.service.samples import unpack
@@ -69,11 +69,11 @@ class Service:
         try:
             self.model_folder.lock()
             self.model_folder.keep_private()
-            if not self.model_folder.exists:
+            if not self.model_folder.exists and not self.model_folder.lost_config:  # then it may be the wrong one
                 self.model_folder.write(self.config)
             self._resume(start, apart)
         except (JournalError, OSError) as error:
-            self.failure = str(error)
+            self.failure = str(error) if isinstance(error, JournalError) else os_sentence(error)
             self._fixed = newest_readable(self.model_folder, self.failure)
             return
         self.model_folder.write(self.config)
@@ -131,8 +131,10 @@ class Service:
 
     @property
     def notice(self) -> str | None:
-        """Return what someone should know although the service learns: a version was damaged. None if all is well."""
-        return self._notice if self.supervisor is None else self.supervisor.notice or self._notice
+        """Return what someone should know although the service learns: what was damaged. None if all is well."""
+        learning = self._notice if self.supervisor is None else self.supervisor.notice or self._notice
+        kept = None if self.predictions is None else self.predictions.notice
+        return " ".join(filter(None, (learning, kept))) or None
 
     # For clients
 

@@ -4,6 +4,7 @@ import argparse
 import logging
 import tempfile
 import time
+from math import inf
 from pathlib import Path
 
 from tests.helpers.crashes.events import Ordeal
@@ -13,13 +14,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=inf, help="End after these, even if there were fewer kills.")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         ordeal = Ordeal(Path(scratch), arguments.seed)
-        ordeal.run(ordeal.until(arguments.kills))
+        ordeal.run(ordeal.until(arguments.kills, begun + 60 * arguments.minutes))
         counted = ordeal.finish()
     kills, clients, twin = ordeal.running.kills, ordeal.clients, ordeal.twin
     print(

@@ -54,9 +54,9 @@ class Ordeal:
             self.damage_in_place: 3,
         }
 
-    def until(self, kills: int) -> Iterator[Callable[[], None]]:
-        """Draw events until so many processes were killed."""
-        while self.running.kills.all < kills:
+    def until(self, kills: int, deadline: float) -> Iterator[Callable[[], None]]:
+        """Draw events until so many processes were killed, or it is that time."""
+        while self.running.kills.all < kills and time.monotonic() < deadline:
             yield self.rng.choices(list(self.events), list(self.events.values()))[0]
 
     def run(self, events: Iterable[Callable[[], None]]) -> None:

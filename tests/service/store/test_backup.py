@@ -225,11 +225,16 @@ def never_start(folder: ModelFolder) -> None:
         path.unlink(missing_ok=True)
 
 
+def spoil_predictions(folder: ModelFolder) -> None:
+    folder.predictions.write_bytes(b"\xff" * 4096)
+
+
 LOST: dict[Callable[[ModelFolder], None], str] = {
-    empty_the_journal: "is empty",
-    go_back_in_time: "is incomplete",
-    fill_with_noise: "cannot be read",
-    never_start: "no journal yet",
+    empty_the_journal: "cannot be backed up.*is empty",
+    go_back_in_time: "cannot be backed up.*is incomplete",
+    fill_with_noise: "cannot be backed up.*cannot be read",
+    never_start: "cannot be backed up.*no journal yet",
+    spoil_predictions: "predictions.sqlite' cannot be copied",
 }
 
 
@@ -240,7 +245,7 @@ def test_a_folder_that_has_lost_something_is_not_backed_up_as_if_it_had_not(
     restore(str(whole), tmp_path / "model")
     folder = ModelFolder(tmp_path / "model")
     lose(folder)
-    with pytest.raises(DataError, match=f"cannot be backed up.*{LOST[lose]}"):
+    with pytest.raises(DataError, match=LOST[lose]):
         back_up(folder, str(tmp_path / "copy"))
     assert not (tmp_path / "copy").exists()
 
@@ -272,12 +277,18 @@ def damage_a_page(folder: ModelFolder) -> None:
     folder.predictions.write_bytes(content)
 
 
+def change_the_learner(folder: ModelFolder) -> None:
+    path = folder.path / "service.toml"
+    path.write_text(path.read_text().replace("features = 4", "features = 5"))
+
+
 WRONG: dict[str, tuple[Callable[[ModelFolder], None], str]] = {
     "row": (flip_a_sample, "The row of example 'w1' in the journal is damaged"),
     "version": (cut_a_version, "is not a complete checkpoint"),
     "sum": (lose_an_example, "18 examples were accepted, but 17 are accounted for"),
     "journal": (lose_the_journal, "is missing"),
-    "page": (damage_a_page, "A database cannot be read"),
+    "page": (damage_a_page, "predictions.sqlite cannot be read"),
+    "config": (change_the_learner, "input.features is 4 in"),
 }
 
 

@@ -1,12 +1,18 @@
 """The folder of a service: who owns it, and what may change."""
 
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evenkeel.errors import BusyError, InputError, SettingsError
 from evenkeel.service.service import Service
+from evenkeel.service.store.backup import back_up, restore
+from evenkeel.service.store.check import check
+from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.services import Open, examples, teach
+from tests.helpers.serving import VECTORS
 
 
 def test_one_process_owns_the_folder(opened: Open) -> None:
@@ -63,3 +69,65 @@ def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(SettingsError, match="exists, but is not the folder of a service"):
         Service(tmp_path, None, ["input.features=3"])
+
+
+def test_a_lost_config_is_named_and_can_be_given_again(opened: Open, tmp_path: Path) -> None:
+    service = opened()
+    teach(service, examples(8))
+    service.close()
+    config = tmp_path / "model" / "service.toml"
+    content = config.read_text()
+    config.unlink()
+    with pytest.raises(SettingsError, match=r"has lost its service\.toml"):
+        Service(tmp_path / "model")
+    with pytest.raises(SettingsError, match=r"net\.hidden is \[16\] in .* and \[8\] in the config"):
+        Service(tmp_path / "model", None, [*VECTORS, "net.hidden=[8]"])
+    assert not config.exists()  # nothing but the right one is written
+    again = Service(tmp_path / "model", None, VECTORS)
+    again.close()
+    assert again.problem is None
+    assert config.read_text() == content
+
+
+def test_files_that_are_not_versions_are_left_alone(opened: Open, tmp_path: Path) -> None:
+    service = opened()
+    teach(service, examples(8))
+    service.close()
+    strange = [tmp_path / "model" / "versions" / f"{name}.ek" for name in ("x", "7", "²³", "9" * 23, "٣" * 12)]
+    for path in strange:
+        path.write_text("not ours")
+    again = opened()
+    assert again.problem is None
+    assert all(path.read_text() == "not ours" for path in strange)
+    assert list(check(again.model_folder)) == []
+
+
+def test_a_folder_that_cannot_be_written_can_be_checked_and_backed_up(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = opened()
+    teach(service, examples(8))
+    service.close()
+    folder = service.model_folder
+    (folder.path / ".lock").unlink()
+    before = sorted(folder.path.rglob("*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda *_: False)
+        patch.setattr("sqlite3.connect", read_only(sqlite3.connect))
+        folder.lock()
+        assert list(check(folder)) == []
+        back_up(folder, str(tmp_path / "copy"))
+    assert sorted(folder.path.rglob("*")) == before
+    restore(str(tmp_path / "copy"), tmp_path / "again")
+    assert list(check(ModelFolder(tmp_path / "again"))) == []
+
+
+def read_only(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+    """Return what a disk that is read-only makes of opening a database: SQLite cannot make its files there."""
+
+    def called(path: object, *arguments: object, **settings: object) -> sqlite3.Connection:
+        if "/model/" in str(path) and "immutable=1" not in str(path):
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(path, *arguments, **settings)
+
+    return called

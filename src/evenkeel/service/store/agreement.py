@@ -4,12 +4,17 @@ A version carries the identity and the position of the journal at the time it wa
 emptied, torn or replaced by an older copy has another identity, or is behind.
 """
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from evenkeel.config.loading import differences
 from evenkeel.errors import CheckpointError
+from evenkeel.files import is_writable
 from evenkeel.learning import checkpoint
+from evenkeel.results.records import without_rar
+from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, schema
 from evenkeel.service.store.mark import Position, read_mark
 from evenkeel.service.store.model_folder import ModelFolder
@@ -31,8 +36,13 @@ def disagreement(model_folder: ModelFolder) -> str | None:
 
 
 def open_unchanged(path: Path) -> sqlite3.Connection:
-    """Open a database so that neither it nor its log is changed, not even when it is closed."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    """Open a database so that neither it nor its log is changed, not even when it is closed.
+
+    SQLite cannot read it in a folder in which it cannot create files, unless it is told that nobody writes to it.
+    """
+    is_still = not is_writable(path.parent) and not path.with_name(f"{path.name}-wal").exists()
+    how = "mode=ro&immutable=1" if is_still else "mode=ro"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
 
 
 def is_taken_over(path: Path) -> bool:
@@ -81,6 +91,18 @@ def position_of(version: Path) -> Position | None:
     except CheckpointError:
         return None
     return None if carried is None else Position(carried["identity"], carried["position"])
+
+
+def other_learner(model_folder: ModelFolder, config: ServiceConfig, before: str) -> str | None:
+    """Return how the learner of a config differs from the one that the journal was made for; None if it does not."""
+    changes = differences(without_rar(json.loads(before)), config.determining())
+    if not changes:
+        return None
+    where, was, is_ = changes[0]
+    return (
+        f"{where} is {was!r} in {str(model_folder.path)!r} and {is_!r} in the config. The parts of a learner are "
+        "fixed; only limits, batches and checkpoints may change. For another learner, use another folder."
+    )
 
 
 def ways_out(model_folder: ModelFolder, numbers: list[int]) -> str:

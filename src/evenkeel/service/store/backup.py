@@ -140,9 +140,13 @@ def _require_whole(folder: ModelFolder) -> None:
 
 def _copy_database(source: Path, target: Path) -> None:
     """Copy a database, with what is in its log, while others write to it."""
-    if source.exists():
+    if not source.exists():
+        return
+    try:
         with closing(open_unchanged(source)) as original, closing(sqlite3.connect(target)) as copy:
             original.backup(copy)
+    except sqlite3.Error as error:
+        raise DataError(f"{str(source)!r} cannot be copied: {error}. `evenkeel check` says more.") from None
 
 
 def _copy_versions(folder: ModelFolder, copy: ModelFolder) -> bool:

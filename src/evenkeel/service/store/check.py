@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from evenkeel.errors import CheckpointError, EvenkeelError
+from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, schema, version_rows, versions
-from evenkeel.service.store.agreement import disagreement, open_unchanged
+from evenkeel.service.store.agreement import disagreement, open_unchanged, other_learner
 from evenkeel.service.store.checksums import is_whole
 from evenkeel.service.store.model_folder import ModelFolder
 
 
 def check(folder: ModelFolder) -> Iterator[str]:
     """Check a folder that no service is using; yield a sentence for each thing that is wrong."""
+    config: ServiceConfig | None = None
     try:
-        folder.read()
+        config = folder.read()
     except EvenkeelError as error:
         yield str(error)
     try:
@@ -23,12 +25,15 @@ def check(folder: ModelFolder) -> Iterator[str]:
             yield trouble
         if folder.journal.exists():
             with closing(open_unchanged(folder.journal)) as db:
-                yield from _check_journal(db, folder)
+                yield from _check_journal(db, folder, config)
+    except sqlite3.Error as error:
+        yield f"{folder.journal.name} cannot be read: {error}."
+    try:
         if folder.predictions.exists():
             with closing(open_unchanged(folder.predictions)) as db:
-                yield from _check_pages(db, "predictions.sqlite")
+                yield from _check_pages(db, folder.predictions.name)
     except sqlite3.Error as error:
-        yield f"A database cannot be read: {error}."
+        yield f"{folder.predictions.name} cannot be read: {error}. The next start sets it aside."
 
 
 def _check_pages(db: sqlite3.Connection, name: str) -> Iterator[str]:
@@ -37,10 +42,13 @@ def _check_pages(db: sqlite3.Connection, name: str) -> Iterator[str]:
             yield f"{name} is damaged: {line}."
 
 
-def _check_journal(db: sqlite3.Connection, folder: ModelFolder) -> Iterator[str]:
+def _check_journal(db: sqlite3.Connection, folder: ModelFolder, config: ServiceConfig | None) -> Iterator[str]:
     yield from _check_pages(db, "journal.sqlite")
     if db.execute("PRAGMA user_version").fetchone()[0] != schema.NEWEST:
         return  # of version 0.1: the next start takes it over
+    made_for = queries.value(db, "learner")
+    if config is not None and made_for is not None and (difference := other_learner(folder, config, made_for)):
+        yield difference
     rows = db.execute("SELECT batch, checksum, seq, id, own, digest, label, x FROM examples")
     for batch, checksum, *content in rows:
         if not is_whole(content, batch, checksum):

@@ -252,5 +252,5 @@ def open_database(path: Path, prepare: Operation[object], *, flushed: bool) -> s
             raise sqlite3.DatabaseError(check)
         prepare(db)
     except sqlite3.Error as error:
-        raise JournalError(f"The journal {str(path)!r} cannot be used: {error}. It was left unchanged.") from error
+        raise JournalError(f"{str(path)!r} cannot be used: {error}. It was left unchanged.") from error
     return db

@@ -1,5 +1,6 @@
 """MODEL_DIR: the files of a service, owned by one process at a time."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -10,11 +11,12 @@ import tomli_w
 
 from evenkeel.config.loading import read_tables
 from evenkeel.errors import BusyError, SettingsError
-from evenkeel.files import flush, lock, write_whole
+from evenkeel.files import flush, is_writable, lock, write_whole
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig, load_service
 
 CONFIG = "service.toml"
+NUMBER = re.compile(r"[0-9]{12}")  # the name of a version; other files are not ours
 
 
 class ModelFolder:
@@ -39,6 +41,11 @@ class ModelFolder:
         """Check whether this is the folder of a service."""
         return (self.path / CONFIG).is_file()
 
+    @property
+    def lost_config(self) -> bool:
+        """Check whether this is the folder of a service, but for its config."""
+        return not self.exists and all(path.exists() for path in (self.journal, self.mark, self._versions))
+
     def require(self) -> None:
         """Raise SettingsError if this is not the folder of a service."""
         if not self.exists:
@@ -50,7 +57,7 @@ class ModelFolder:
 
     def versions(self) -> list[int]:
         """Return the numbers of the versions that have a file, the oldest first."""
-        return sorted(int(path.stem) for path in self._versions.glob("*.ek") if path.stem.isdigit())
+        return sorted(int(path.stem) for path in self._versions.glob("*.ek") if NUMBER.fullmatch(path.stem))
 
     def sizes(self) -> dict[int, int]:
         """Return the bytes of each version."""
@@ -76,7 +83,10 @@ class ModelFolder:
 
     def lock(self) -> None:
         """Own the folder until `release` or the end of the process; raise BusyError if another process owns it."""
-        self._lock = (self.path / ".lock").open("ab")
+        path = self.path / ".lock"
+        if not path.exists() and not is_writable(self.path):
+            return  # nobody can own it
+        self._lock = path.open("ab" if is_writable(self.path) else "rb")
         try:
             lock(self._lock, self.path)
         except BusyError:
@@ -95,12 +105,17 @@ class ModelFolder:
         """Return the config of this folder, or the one given for it. Writes nothing."""
         if source is None and self.exists:
             return load_service(without_rar(read_tables(self.path / CONFIG)), overrides, trusted=False)
+        if source is None and not overrides and self.lost_config:
+            raise SettingsError(
+                f"{str(self.path)!r} has lost its {CONFIG}. Put it back (a backup has it), or give the same settings "
+                "again: --config FILE, or --set NAME=VALUE."
+            )
         if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
                 "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to create one."
             )
-        if not self.exists and self.path.exists() and _is_foreign_folder(self.path):
+        if not (self.exists or self.lost_config) and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")
         return load_service({} if source is None else source, overrides)
 

@@ -68,8 +68,9 @@ class Predictions:
 
     def __init__(self, path: Path, most: Kept) -> None:
         self.most = most
+        self.notice: str | None = None  # if those that were kept before are lost
         self._lock = threading.Lock()
-        self._db = _open(path)
+        self._db = self._open(path)
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * PATIENCE)}")
         (self._bytes,) = self._db.execute("SELECT coalesce(sum(length(x)), 0) FROM predictions").fetchone()  # at most
         self._dropped = 0  # the last one that was dropped because there were too many
@@ -155,6 +156,33 @@ class Predictions:
         with self._lock:
             self._db.close()
 
+    def _open(self, path: Path) -> sqlite3.Connection:
+        """Open the database; if anything was forgotten since the last start, nothing of it is left in the file."""
+        db = self._open_or_replace(path)
+        if db.execute("PRAGMA user_version").fetchone()[0] != UNSCRUBBED:
+            return db
+        are_gone = remove_pieces(db, path)
+        db = self._open_or_replace(path)
+        if are_gone:
+            db.execute("PRAGMA user_version = 0")
+        return db
+
+    def _open_or_replace(self, path: Path) -> sqlite3.Connection:
+        """Open the database. Nothing in it was promised to anyone, so a damaged one is set aside."""
+        try:
+            return open_database(path, _prepare, flushed=False)
+        except JournalError as error:
+            if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
+                raise
+            aside = path.replace(path.with_name(f"{path.name}.damaged"))
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            self.notice = (
+                f"{path.name} is damaged ({error.__cause__}). It was renamed to {aside.name}; predictions made "
+            )
+            self.notice += "before cannot be labelled any more."
+            return open_database(path, _prepare, flushed=False)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._locked():
@@ -187,28 +215,3 @@ def _prepare(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE predictions ADD COLUMN time REAL")
         db.execute("UPDATE predictions SET time = ?", (time.time(),))
     db.execute("DROP INDEX IF EXISTS by_time")  # they are in the order of time anyway
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open the database; if anything was forgotten since the last start, nothing of it is left in the file."""
-    db = _open_or_replace(path)
-    if db.execute("PRAGMA user_version").fetchone()[0] != UNSCRUBBED:
-        return db
-    are_gone = remove_pieces(db, path)
-    db = _open_or_replace(path)
-    if are_gone:
-        db.execute("PRAGMA user_version = 0")
-    return db
-
-
-def _open_or_replace(path: Path) -> sqlite3.Connection:
-    """Open the database. Nothing in it was promised to anyone, so a damaged one is set aside."""
-    try:
-        return open_database(path, _prepare, flushed=False)
-    except JournalError as error:
-        if isinstance(error.__cause__, sqlite3.OperationalError):  # locked, or a disk that fails: not damaged
-            raise
-        path.replace(path.with_name(f"{path.name}.damaged"))
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        return open_database(path, _prepare, flushed=False)
