@@ -72,8 +72,10 @@ BAD = {
     "not finite in float32 at index 2": (np.where(X == 4, 1e300, X), Y, X_TEST, Y_TEST),
     r"at least one number each, but its shape is \(6,\)": (X[:, 0], Y, X_TEST, Y_TEST),
     r"must have one dimension.* \(6, 1\)": (X, np.array(Y)[:, None], X_TEST, Y_TEST),
-    "must be whole numbers or strings, but they are float64": (X, X[:, 0], X_TEST, Y_TEST),
-    "whole numbers or strings, but they are object": (X, [None, *Y[1:]], X_TEST, Y_TEST),
+    "y_train of arrays has the label 0.5 at index 0; it must be a whole number": (X, X[:, 0] + 0.5, X_TEST, Y_TEST),
+    "y_train of arrays has no label at index 0": (X, [None, *Y[1:]], X_TEST, Y_TEST),
+    "y_test of arrays has no label at index 2": (X, Y, X_TEST, [*Y_TEST[:2], ""]),
+    "y_train of arrays has no label at index 1": (X, [0, np.nan, 1, 0, 1, 1], X_TEST, Y_TEST),
     "the label 'bb', which is not one of the 3 classes. Did you mean 'b'": (X, Y, X_TEST, ["a", "bb", "c"]),
     "The class 'c' of arrays has no test sample": (X, Y, X_TEST, ["a", "b", "a"]),
 }

@@ -156,7 +156,7 @@ def test_fashion_mnist_from_the_hub_is_read(tmp_path: Path, progress: ProgressLo
     assert data.classes == FASHION_MNIST
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100", "tiny-imagenet", "fashion-mnist"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "tiny-imagenet", "fashion-mnist", "mnist"])
 def test_a_missing_set_is_reported_with_all_places(
     tmp_path: Path, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch, cache_folder: Path, name: str
 ) -> None:

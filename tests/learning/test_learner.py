@@ -31,7 +31,6 @@ LABELS: dict[str, Any] = {
     "tuples": [("a", 1), ("b", 2)],
     "enums": [Colour.RED, Colour.BLUE],
     "mixed": [1, "a"],
-    "none": [None, "a"],
 }
 
 
@@ -100,7 +99,9 @@ BAD: dict[str, tuple[Callable[[Tensor, list[int]], tuple[Any, Any]], str]] = {
     "one label": (lambda x, y: (x, y[0]), "single value 'cat'"),
     "label matrix": (lambda x, y: (x, np.zeros((len(y), 2))), r"y must have one dimension.*\(4, 2\)"),
     "list as label": (lambda x, y: (x, [*y[:-1], [1]]), "not hashable"),
-    "nan as label": (lambda x, y: (x, [*y[:-1], float("nan")]), "NaN"),
+    "nan as label": (lambda x, y: (x, [*y[:-1], float("nan")]), "is missing: it is nan"),
+    "no label": (lambda x, y: (x, [None, *y[1:]]), "at index 0 of y is missing"),
+    "fraction as label": (lambda x, y: (x, [0.5, *y[1:]]), "at index 0 of y is 0.5"),
 }
 
 

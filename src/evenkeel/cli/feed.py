@@ -1,4 +1,4 @@
-"""Samples for the command line, read from a folder of images, parquet files or JSON lines."""
+"""Samples for the command line, read from a folder of images, from tables, arrays or JSON lines."""
 
 import hashlib
 import json
@@ -8,11 +8,12 @@ from collections.abc import Hashable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import ValidationError
 
-from evenkeel.data.readers import folders, images, parquet
+from evenkeel.data.readers import folders, images, npz, parquet, tables
 from evenkeel.errors import DataError, InputError
 from evenkeel.service import samples
 from evenkeel.service.config import ServiceConfig
@@ -20,6 +21,7 @@ from evenkeel.service.http.schemas import Schemas
 
 STDIN = "-"
 LABELLED = {"label", "id"}  # fields that only lines to learn from have
+NO_LABEL = "(no label)"
 PARTS = {"train": ("train",), "test": folders.TESTS}  # names of folders, and beginnings of names of parquet files
 
 
@@ -35,7 +37,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Feed:
-    """A source of samples. `sample` and `label` name the columns to read from a parquet file that has several.
+    """A source of samples. `sample` and `label` name the columns to read from a table that has several.
 
     `part` is the part to read of a folder that has one for training and one for testing.
     """
@@ -56,12 +58,16 @@ class Feed:
                 raise DataError(f"{self.source!r} is not text in UTF-8.") from None
         elif path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
             yield from self._rows(path, labelled)
+        elif path.suffix in (".csv", ".tsv") and path.is_file():
+            yield from self._table(tables.read_csv(path), path, labelled)
+        elif path.suffix == ".npz" and path.is_file():
+            yield from self._arrays(path, labelled)
         elif path.is_dir():
             yield from self._images(path, labelled)
         elif path.suffix.lower() in images.SUFFIXES and path.is_file() and not labelled:
             yield self._image(path, path.read_bytes(), None)
         else:
-            kinds = "a folder of images, a parquet file or a folder of them, a .jsonl file, or - for standard input"
+            kinds = "a folder of images, a .csv, .parquet, .npz or .jsonl file, or - for JSON lines from standard input"
             problem = "Cannot read samples from" if path.exists() else "There is no"
             raise DataError(f"{problem} {self.source!r}. Give {kinds}.")
 
@@ -82,17 +88,49 @@ class Feed:
         for file in [path] if path.suffix == ".parquet" else next(filter(None, shards)):
             if not file.is_file():
                 raise DataError(f"There is no file {str(file)!r}.")
+            if parquet.is_wide(file, self.sample):
+                yield from self._table(parquet.whole_table([file]), file, labelled)
+                continue
             for cell, label, where in parquet.rows_of(file, sample=self.sample, label=self.label, labelled=labelled):
                 if isinstance(cell, bytes):
                     yield self._image(where, cell, label)
-                    continue
-                if self.config.input.size is not None:
-                    raise DataError(f"{where} is a vector, but this service takes images.")
-                try:
-                    (x,) = samples.vectors([cell.tolist()], self.config.input, self.config.limits.magnitude)
-                except InputError as error:
-                    raise DataError(f"{where}: {error}") from None
-                yield Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
+                else:
+                    yield self._vector(where, cell.tolist(), label, file)
+
+    def _table(self, table: Any, file: Path, labelled: bool) -> Iterator[Item]:
+        """Yield the rows of a wide table. Without labels, a column too many is theirs: the one named, or the last."""
+        names = [name for name in table.column_names if not name.startswith("__")]
+        has_label = labelled or self.label in names or len(names) == 1 + (self.config.input.features or 0)
+        if not has_label:  # give it one, so that all columns are features
+            table = table.append_column(NO_LABEL, [[0] * len(table)])
+        label = self.label if has_label else NO_LABEL
+        columns = tables.Columns.of(table, str(file), label=label, one_hot=False)
+        labels = tables.labels_of(tables.column(table, columns.label), str(file)).tolist() if labelled else None
+        for row, vector in enumerate(columns.vectors(table, str(file)).tolist()):
+            yield self._vector(f"{file}, row {row}", vector, labels[row] if labels else None, file)
+
+    def _arrays(self, file: Path, labelled: bool) -> Iterator[Item]:
+        """Yield the samples of one part of an .npz file."""
+        arrays = npz.read_arrays(file)
+        x, y = arrays[f"x_{self.part}"], arrays[f"y_{self.part}"]
+        labels = tables.labels_of(y.tolist(), str(file)).tolist() if labelled else None
+        for row, sample in enumerate(x):
+            where, label = f"{file}, {self.part} {row}", labels[row] if labels else None
+            if sample.dtype != np.uint8:
+                yield self._vector(where, sample.tolist(), label, file)
+            elif self.config.input.size is None or sample.shape != self.config.input.sample:
+                raise DataError(f"{where} is an image of shape {sample.shape}; needed are {self.config.input.sample}.")
+            else:
+                yield Item(where, sample.tobytes(), label, _identity(where, sample.tobytes()))
+
+    def _vector(self, where: str, numbers: list[float], label: Hashable, file: Path) -> Item:
+        if self.config.input.size is not None:
+            raise DataError(f"{where} is a vector, but this service takes images.")
+        try:
+            (x,) = samples.vectors([numbers], self.config.input, self.config.limits.magnitude)
+        except InputError as error:
+            raise DataError(f"{where}: {error}") from None
+        return Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
 
     def _image(self, where: Path | str, data: bytes, label: Hashable) -> Item:
         if self.config.input.size is None:

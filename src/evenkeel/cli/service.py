@@ -40,11 +40,11 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A folder of images by class, parquet files, a .jsonl file, or - for JSON lines from stdin.",
+        help="A folder of images by class, a .csv, .parquet, .npz or .jsonl file, or - for JSON lines from stdin.",
     ),
 ]
 SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file that holds the samples.")]
-LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a parquet file that holds the labels.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a table that holds the labels.")]
 
 
 def serve_command(  # noqa: PLR0917 - typer's options are parameters

@@ -27,7 +27,7 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.registry import describe
 
 CLASSES: dict[str, type] = {"method": Method, "adaptor": Adaptor}  # parts that must be subclasses
-ENTRY_POINTS = "evenkeel.{}s"  # the groups of a package's entry points: evenkeel.methods, evenkeel.nets, ...
+ENTRY_POINTS = {kind: "evenkeel.data" if kind == "data" else f"evenkeel.{kind}s" for kind in PARTS}  # their groups
 OBJECT = "object:"  # the beginning of the names of objects that were passed in, which no import finds
 MAIN = "__main__"
 
@@ -107,7 +107,7 @@ def _admit(kind: str, name: str) -> None:
     if ":" in name and not name.startswith(OBJECT):
         _register(kind, name, imported(name))  # again each time: the module may have been reloaded
     elif name not in PARTS[kind].registry:
-        for point in entry_points(group=ENTRY_POINTS.format(kind), name=name):
+        for point in entry_points(group=ENTRY_POINTS[kind], name=name):
             _register(kind, name, point.load())
 
 

@@ -54,22 +54,52 @@ class DataSet:
     def of(
         cls,
         x_train: object,
-        y_train: object,
-        x_test: object,
-        y_test: object,
+        y_train: object = None,
+        x_test: object = None,
+        y_test: object = None,
         *,
+        test: object = None,
         classes: Sequence[object] | None = None,
         name: str = "arrays",
+        label: str | None = None,
+        sample: str | None = None,
+        size: int | Sequence[int] | None = None,
+        standardize: bool = False,
+        one_hot: bool = False,
+        test_share: float = 0.25,
+        seed: int = 0,
     ) -> "DataSet":
-        """Return a data set made of your own numpy or torch arrays.
+        """Return a data set made of your own data: four arrays, or one object with samples and labels.
 
         x: images as uint8, (n, height, width) or with channels first or last, or any floats (n, ...). y: labels, whole
         numbers or strings; if `classes` are strings, whole numbers are indices into them.
+
+        Instead of four arrays: a data frame of pandas or polars, a torch Dataset or DataLoader, a Hugging Face data set
+        (or dict of splits, or a stream, which is read to its end), or (x, y). `test` is another one; without it, a
+        share of `test_share` is split off. label, sample: names of columns; the label is "label", or the last column.
+        size: to which images are resized. standardize: subtract the mean of the training samples and divide by their
+        deviation. one_hot: make a column of each category of a column of texts in a frame.
 
         >>> data = DataSet.of(np.zeros((3, 2)), ["cat", "dog", "cat"], np.ones((2, 2)), ["dog", "cat"])
         >>> data.classes, data.train.y.tolist(), data.train.x.dtype.name
         (('cat', 'dog'), [0, 1, 0], 'float32')
         """
+        if y_train is None:
+            from evenkeel.data.readers.objects import read_objects
+
+            arrays, named = read_objects(
+                x_train,
+                test,
+                name,
+                sample=sample,
+                label=label,
+                size=size,
+                standardize=standardize,
+                one_hot=one_hot,
+                test_share=test_share,
+                seed=seed,
+            )
+            return cls.of(*arrays, classes=classes or named, name=name)
         samples = [_samples(x, f"x_{split} of {name}") for x, split in ((x_train, "train"), (x_test, "test"))]
         if samples[0].shape[1:] != samples[1].shape[1:] or samples[0].dtype != samples[1].dtype:
             kinds = " and ".join(f"{x.shape[1:]} {x.dtype}" for x in samples)
@@ -145,11 +175,23 @@ def _labels(y: object, where: str) -> NDArray[Any]:
         for kind in (str, int):
             if all(isinstance(item, kind) for item in items):
                 labels = np.array(items, dtype=kind).reshape(labels.shape)
+    elif labels.dtype.kind == "f" and labels.ndim == 1 and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    _refuse_missing(labels, where)
     if labels.ndim != 1:
         raise DataError(f"{where} must have one dimension, with one entry per label, but its shape is {labels.shape}.")
     if labels.size and labels.dtype.kind not in "iubU":
         raise DataError(f"{where} must be whole numbers or strings, but they are {labels.dtype}.")
     return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
+
+
+def _refuse_missing(labels: NDArray[Any], where: str) -> None:
+    """Raise DataError with the index of a label that is missing, or no whole number."""
+    for place, label in enumerate(labels.tolist() if labels.dtype.kind in "fOU" and labels.ndim == 1 else ()):
+        if label is None or label == "" or label != label:  # noqa: PLR0124 - NaN
+            raise DataError(f"{where} has no label at index {place}.")
+        if isinstance(label, float) and not label.is_integer():
+            raise DataError(f"{where} has the label {label!r} at index {place}; it must be a whole number or a text.")
 
 
 def _unique(labels: NDArray[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ REPOSITORIES = {
     "cifar100": ("uoft-cs/cifar100", "cifar100"),
     "tiny-imagenet": ("zh-plus/tiny-imagenet", "data"),
     "fashion-mnist": ("zalando-datasets/fashion_mnist", "fashion_mnist"),
+    "mnist": ("ylecun/mnist", "mnist"),
 }
 """The repository of each set and the folder in it that holds the parquet files."""
 PATIENCE = 15.0  # seconds within which the hub must answer

@@ -9,14 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.data import cache
+from evenkeel.data import cache, own_files
 from evenkeel.data.dataset import DataSet, Progress
-from evenkeel.data.readers import cifar, folders, idx, images, names, splits
+from evenkeel.data.readers import cifar, folders, idx, images, layouts, names, splits
 from evenkeel.data.readers import parquet as parquet_files
 from evenkeel.data.readers.encoded import Encoded
-from evenkeel.data.readers.npz import read_npz
-from evenkeel.data.readers.places import existing, find
-from evenkeel.errors import DataError, one_of
+from evenkeel.data.readers.places import find
+from evenkeel.errors import one_of
 
 _Located = tuple[list[Path], Callable[[], Encoded]]  # the files of a set, and how to read them
 
@@ -103,84 +102,124 @@ def tiny_imagenet(root: Path | None, *, progress: Progress) -> DataSet:
             return tables
         listings = folders.list_tiny_imagenet(original)
         name = f"tiny-imagenet ({original})"
-        return _files(listings), partial(folders.read_listing, listings, name=name, shape=(3, 64, 64))
+        return own_files.listed(listings), partial(folders.read_listing, listings, name=name, shape=(3, 64, 64))
 
     looked_for = ["tiny-imagenet/data/train-*.parquet", "tiny-imagenet-200"]
     return cache.load("tiny-imagenet", {}, *find("tiny-imagenet", root, look, looked_for), progress)
 
 
+def mnist(root: Path | None, *, progress: Progress) -> DataSet:
+    """70,000 gray images of 28 x 28 pixels: handwritten digits."""
+    digits = tuple(str(digit) for digit in range(10))
+    homes = ("mnist", "MNIST/raw", "mnist/MNIST/raw")
+    return _idx_set("mnist", root, progress, homes=homes, inner="mnist", classes=digits)
+
+
 def fashion_mnist(root: Path | None, *, progress: Progress) -> DataSet:
     """70,000 gray images of 28 x 28 pixels in 10 classes of clothing."""
     homes = ("fashion-mnist", "fashion_mnist")
+    classes = names.FASHION_MNIST
+    return _idx_set("fashion-mnist", root, progress, homes=homes, inner="fashion_mnist", classes=classes)
+
+
+def _idx_set(
+    name: str, root: Path | None, progress: Progress, *, homes: Sequence[str], inner: str, classes: tuple[str, ...]
+) -> DataSet:
+    """Return a set of idx files, or of parquet files in the folder `inner` of the hub."""
 
     def look(place: Path) -> _Located | None:
         tables = _tables(
             place,
-            [inner for home in homes for inner in (f"{home}/fashion_mnist", home)],
-            name="fashion-mnist",
+            [folder for home in homes for folder in (f"{home}/{inner}", home)],
+            name=name,
             label="label",
-            names=names.FASHION_MNIST,
+            names=classes,
             shape=(1, 28, 28),
         )
         for folder in (*(place / home for home in homes), place):
             files = None if tables else idx.find_parts(folder)
             if files:
-                name = f"fashion-mnist ({folder})"
-                return files, partial(idx.read_idx, files, name=name, classes=names.FASHION_MNIST)
+                return files, partial(idx.read_idx, files, name=f"{name} ({folder})", classes=classes)
         return tables
 
-    looked_for = ["fashion-mnist/fashion_mnist/train-*.parquet", f"fashion-mnist/{idx.PARTS[0]}.gz"]
-    return cache.load("fashion-mnist", {}, *find("fashion-mnist", root, look, looked_for), progress)
+    looked_for = [f"{name}/{inner}/train-*.parquet", f"{name}/{idx.PARTS[0]}.gz"]
+    return cache.load(name, {}, *find(name, root, look, looked_for), progress)
 
 
-def folder(
+def svhn(root: Path | None, *, progress: Progress) -> DataSet:
+    """99,289 images of 32 x 32 pixels: digits of house numbers."""
+    parts = ("train_32x32.mat", "test_32x32.mat")
+
+    def look(place: Path) -> _Located | None:
+        home = next((one for one in (place / "svhn", place / "SVHN", place) if (one / parts[0]).is_file()), None)
+        if home is None:
+            return None
+        files = (home / parts[0], home / parts[1])
+        return list(files), partial(layouts.read_svhn, files, name=f"svhn ({home})")
+
+    return cache.load("svhn", {}, *find("svhn", root, look, [f"svhn/{part}" for part in parts]), progress)
+
+
+def core50(
     root: Path | None,
     *,
     progress: Progress,
-    path: str | Path,
-    size: images.Size = None,
-    test_share: float = 0.25,
-    seed: int = 0,
+    labels: Literal["object", "category"] = "object",
+    size: images.Size = 32,
 ) -> DataSet:
-    """Your own images: `path/train/<class>/*` and `path/test/<class>/*`, or `path/<class>/*`, which is split."""
-    where, sides = existing(path, root), images.parse_size(size)
-    listings = folders.list_folder(where, test_share=test_share, seed=seed)
-    read = partial(folders.read_listing, listings, name=str(where), size=sides)
-    settings = {"source": "folder", "size": sides, "test_share": test_share, "seed": seed}
-    return cache.load(where.resolve().name, settings, _files(listings), read, progress)
+    """164,866 images of 50 objects in 10 categories, filmed in 11 sessions, of which 3 are for testing."""
+    one_of("labels", labels, ("object", "category"))
+    list_files = partial(layouts.list_core50, labels=labels)
+    homes = ("core50_128x128", "core50_32x32")
+    return _listed_set("core50", root, progress, homes=homes, list_files=list_files, size=size, labels=labels)
 
 
-def parquet(
+def clear10(root: Path | None, *, progress: Progress, size: images.Size = 64) -> DataSet:
+    """CLEAR: photos of 11 classes from ten periods of 2004 to 2014; the training samples are in the order of time."""
+    homes = ("clear10", "CLEAR10", "CLEAR-10")
+    return _listed_set("clear10", root, progress, homes=homes, list_files=layouts.list_clear, size=size)
+
+
+def mini_imagenet(
+    root: Path | None, *, progress: Progress, size: images.Size = 84, test_share: float = 1 / 6, seed: int = 0
+) -> DataSet:
+    """60,000 images of 100 classes of ImageNet; of each, 500 are learned and 100 tested."""
+    list_files = partial(layouts.list_mini_imagenet, test_share=test_share, seed=seed)
+    homes = ("mini-imagenet", "mini_imagenet", "miniimagenet")
+    how: dict[str, Any] = {"size": size, "test_share": test_share, "seed": seed}
+    return _listed_set("mini-imagenet", root, progress, homes=homes, list_files=list_files, sign="train.csv", **how)
+
+
+def cub200(root: Path | None, *, progress: Progress, size: images.Size = 64) -> DataSet:
+    """11,788 images of 200 kinds of birds (CUB-200-2011)."""
+    homes = ("CUB_200_2011",)
+    return _listed_set("cub200", root, progress, homes=homes, list_files=layouts.list_cub200, size=size)
+
+
+def _listed_set(
+    name: str,
     root: Path | None,
-    *,
     progress: Progress,
-    path: str | Path,
-    image: str | None = None,
-    label: str | None = None,
-    size: images.Size = None,
+    *,
+    homes: Sequence[str],
+    list_files: Callable[[Path], layouts.Listings],
+    size: images.Size,
+    sign: str = "",
+    **settings: Any,
 ) -> DataSet:
-    """Your own parquet files `train*.parquet` and `test*.parquet`, with images or lists of floats, and labels."""
-    where, sides = existing(path, root), images.parse_size(size)
-    if where.is_file():
-        raise DataError(f"{where} is a single file; give the folder that has train*.parquet and test*.parquet.")
-    candidates = [shards for one in (where, *sorted(where.glob("*/"))) if (shards := parquet_files.find_shards(one))]
-    if not candidates:
-        raise DataError(f"{where} has no files train*.parquet.")
-    shards, name = candidates[0], where.resolve().name
-    features = parquet_files.feature_column(shards[0][0], image)
-    if features is not None:
-        (x_train, x_test), (y_train, y_test), classes = parquet_files.read_features(
-            shards, name=str(where), features=features, label=label
-        )
-        return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name)
-    read = partial(parquet_files.read_images, shards, name=str(where), image=image, label=label, size=sides)
-    settings = {"source": "parquet", "image": image, "label": label, "size": sides}
-    return cache.load(name, settings, [*shards[0], *shards[1]], read, progress)
+    """Return a set of image files in the layout of its authors, resized to `size`."""
+    sides = images.parse_size(size)
 
+    def look(place: Path) -> _Located | None:
+        home = _first(place, name, [f"{one}/{sign}" for one in homes])
+        if home is None:
+            return None
+        home = home.parent if sign else home
+        listings = list_files(home)
+        read = partial(folders.read_listing, listings, name=f"{name} ({home})", size=sides)
+        return own_files.listed(listings), read
 
-def npz(root: Path | None, *, progress: Progress, path: str | Path) -> DataSet:
-    """Your own arrays x_train, y_train, x_test, y_test, and optionally names, in one .npz file."""
-    return read_npz(existing(path, root))
+    return cache.load(name, {**settings, "size": sides}, *find(name, root, look, homes), progress)
 
 
 SOURCES: dict[str, Callable[..., DataSet]] = {
@@ -189,9 +228,18 @@ SOURCES: dict[str, Callable[..., DataSet]] = {
     "cifar100": cifar100,
     "tiny-imagenet": tiny_imagenet,
     "fashion-mnist": fashion_mnist,
-    "folder": folder,
-    "parquet": parquet,
-    "npz": npz,
+    "mnist": mnist,
+    "svhn": svhn,
+    "core50": core50,
+    "clear10": clear10,
+    "mini-imagenet": mini_imagenet,
+    "cub200": cub200,
+    "folder": own_files.folder,
+    "csv": own_files.csv,
+    "jsonl": own_files.jsonl,
+    "parquet": own_files.parquet,
+    "npz": own_files.npz,
+    "huggingface": own_files.huggingface,
 }
 
 
@@ -221,7 +269,3 @@ def _first(place: Path, home: str, wanted: Sequence[str]) -> Path | None:
     """Return the first of the wanted files or folders that exists in `place` or in the set's folder there, or None."""
     candidates = (where / one for one in wanted for where in (place, place / home))
     return next((one for one in candidates if one.exists()), None)
-
-
-def _files(listings: tuple[folders.Listing, folders.Listing]) -> list[Path]:
-    return [file for listing in listings for file, _ in listing]

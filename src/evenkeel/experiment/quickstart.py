@@ -33,9 +33,9 @@ def load_data(
 ) -> DataSet:
     """Return a data set by name ("digits", "cifar10", ...), or your own from a path.
 
-    A path is an .npz file, a folder with train*.parquet and test*.parquet, or a folder with one folder of images per
-    class. root: the folder to search first. settings: as in the table `data` of a config. progress: called while images
-    are being decoded.
+    A path is a .csv, .jsonl, .parquet or .npz file, a folder with train* and test* files of the first three kinds, or
+    a folder with one folder of images per class. root: the folder to search first. settings: as in the table `data` of
+    a config. progress: called while images are being decoded. For what is not in files: `DataSet.of`.
 
     >>> data = load_data("digits", test_share=0.5)
     >>> data.train.x.shape, data.test.labels[:3]
@@ -58,8 +58,14 @@ def _source_of(path: str, root: Path | None) -> str:
         known = f"one of {', '.join(SOURCES)}.{nearest(path, SOURCES)}"
         raise DataError(f"{path!r} is neither a path nor the name of a data set, {known} {error}") from None
     if place.is_file():
-        return "parquet" if place.suffix == ".parquet" else "npz"
+        return OF_SUFFIX.get(place.suffix.lower(), "npz")
+    for suffix in (".csv", ".tsv", ".jsonl", ".ndjson"):
+        if any(place.glob(f"train*{suffix}")):
+            return OF_SUFFIX[suffix]
     return "parquet" if any(map(find_shards, (place, *place.glob("*/")))) else "folder"
+
+
+OF_SUFFIX = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 class DataStream:

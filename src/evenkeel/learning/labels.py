@@ -26,15 +26,19 @@ def as_labels(y: object, name: str = "y") -> list[Hashable]:
         if whole:
             return cast(list[Hashable], y)  # there is nothing to check, and this is done in every step
     labels: list[Any] = [item.item() if isinstance(item, np.generic) or _is_number(item) else item for item in y]
-    for label in labels:
+    for place, label in enumerate(labels):
         if isinstance(label, Tensor | np.ndarray):
             raise InputError(f"A label in {name} is an array of shape {tuple(label.shape)}; it must be a single value.")
         try:
             hash(label)
         except TypeError:
             raise InputError(f"The label {label!r} is not hashable; use a string, a number or a tuple.") from None
-        if label != label:  # noqa: PLR0124 - NaN is the one value that differs from itself
-            raise InputError("A label is NaN, which is not even equal to itself and so cannot name a class.")
+        if label is None or label == "" or label != label:  # noqa: PLR0124 - NaN is the one that differs from itself
+            raise InputError(f"The label at index {place} of {name} is missing: it is {label!r}.")
+        if isinstance(label, float) and not label.is_integer():
+            raise InputError(
+                f"The label at index {place} of {name} is {label!r}; a label is a whole number, a text, or a tuple."
+            )
     return labels
 
 

@@ -34,11 +34,11 @@ def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, L
 
 def list_tiny_imagenet(path: Path) -> tuple[Listing, Listing]:
     """Return training and test files of `tiny-imagenet-200`; its test split has no labels, so val serves as test."""
-    wnids = sorted(_lines(path / "wnids.txt"))
+    wnids = sorted(lines_of(path / "wnids.txt"))
     train = [(file, wnid) for wnid in wnids for file in images_in(path / "train" / wnid / "images")]
     test = []
     annotations = path / "val" / "val_annotations.txt"
-    for number, line in enumerate(_lines(annotations), start=1):
+    for number, line in enumerate(lines_of(annotations), start=1):
         file, wnid = [*line.split("\t"), ""][:2]
         if wnid not in wnids:
             raise DataError(f"{annotations}, line {number}, has the class {wnid!r}, which wnids.txt does not list.")
@@ -85,7 +85,8 @@ def _entries(folder: Path) -> list[Path]:
         raise DataError(f"{folder} cannot be listed ({error.strerror}).") from error
 
 
-def _lines(file: Path) -> list[str]:
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a text file that are not empty."""
     try:
         return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,12 @@ def _opened(source: bytes | Path, where: str) -> Iterator["Image"]:
         raise DataError(f"{where} is not an image, or not one of {', '.join(FORMATS)}.") from None
     except Exception as error:  # damaged bytes make Pillow raise almost anything: OSError, SyntaxError, struct.error...
         raise DataError(f"{where} is a damaged image: {reason(error)}.") from error
+
+
+def pixels_of(image: Any, size: tuple[int, int] | None) -> NDArray[np.uint8]:
+    """Return (channels, height, width) of an image of Pillow: one channel if it is gray, else three."""
+    height, width = size or (image.height, image.width)
+    return _pixels(image, (1 if image.mode in _GRAY else 3, height, width))
 
 
 def _pixels(image: "Image", shape: Shape, gap: float | None = None) -> NDArray[np.uint8]:

@@ -15,18 +15,8 @@ ZIP, NPY = b"PK\3\4", b"\x93NUM"  # how files of several arrays and of a single 
 
 
 def read_npz(file: Path) -> DataSet:
-    try:
-        with file.open("rb") as stream:  # numpy does not close a file that it cannot read
-            if stream.read(4) not in (ZIP, NPY):
-                raise DataError(f"{file} is not an .npz file; numpy.savez(file, x_train=..., y_train=...) writes one.")
-            stream.seek(0)
-            arrays = _read(np.load(stream, allow_pickle=False), file)
-    except DataError:
-        raise
-    except IsADirectoryError:
-        raise DataError(f"{file} is a folder; an .npz file is needed.") from None
-    except Exception as error:  # damaged archives and arrays raise BadZipFile, zlib.error, TokenError, EOFError...
-        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason(error)}).") from error
+    """Return the data set of a file."""
+    arrays = read_arrays(file)
     classes = next((arrays[name] for name in NAMES if name in arrays), None)
     if classes is not None and (classes.ndim != 1 or classes.dtype.kind not in "iuU"):
         raise DataError(f"The class names in {file} must be a list of strings, but are {classes.dtype}.")
@@ -35,6 +25,22 @@ def read_npz(file: Path) -> DataSet:
         return DataSet.of(*(arrays[name] for name in WANTED), classes=named, name=file.stem)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
+
+
+def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file by name."""
+    try:
+        with file.open("rb") as stream:  # numpy does not close a file that it cannot read
+            if stream.read(4) not in (ZIP, NPY):
+                raise DataError(f"{file} is not an .npz file; numpy.savez(file, x_train=..., y_train=...) writes one.")
+            stream.seek(0)
+            return _read(np.load(stream, allow_pickle=False), file)
+    except DataError:
+        raise
+    except IsADirectoryError:
+        raise DataError(f"{file} is a folder; an .npz file is needed.") from None
+    except Exception as error:  # damaged archives and arrays raise BadZipFile, zlib.error, TokenError, EOFError...
+        raise DataError(f"{file} cannot be read as an .npz of plain arrays ({reason(error)}).") from error
 
 
 def _read(archive: Any, file: Path) -> dict[str, NDArray[Any]]:

@@ -90,9 +90,25 @@ def rows_of(
         yield cell, None if labels is None else labels[place], where
 
 
+def is_wide(file: Path, sample: str | None) -> bool:
+    """Return whether a file has a column for each number: neither images nor lists of features."""
+    return sample is None and not image_columns(file) and feature_column(file, None) is None
+
+
+def whole_table(files: Sequence[Path]) -> Any:
+    """Return all columns of these files."""
+    import pyarrow as pa
+
+    parts = []
+    for file in files:
+        with _opened(file) as table:
+            parts.append(table.read())
+    return pa.concat_tables(parts)
+
+
 def image_column(file: Path) -> str:
     """Return the one column that holds images."""
-    return _only(file, _image_columns(file), "images", "image")
+    return _only(file, image_columns(file), "images", "image")
 
 
 def feature_column(file: Path, given: str | None) -> str | None:
@@ -100,7 +116,7 @@ def feature_column(file: Path, given: str | None) -> str | None:
     columns = [name for name, kind in _columns(file).items() if _is_features(kind)]
     if given is not None:
         return given if given in columns else None
-    return _only(file, columns, "features", "image") if columns and not _image_columns(file) else None
+    return _only(file, columns, "features", "image") if columns and not image_columns(file) else None
 
 
 def _shards(folder: Path, start: str) -> list[Path]:
@@ -133,7 +149,8 @@ def _columns(file: Path) -> dict[str, Any]:
         return {field.name: field.type for field in table.schema_arrow if not field.name.startswith("__")}
 
 
-def _image_columns(file: Path) -> list[str]:
+def image_columns(file: Path) -> list[str]:
+    """Return the columns that hold images."""
     return [name for name, kind in _columns(file).items() if _is_image(kind)]
 
 

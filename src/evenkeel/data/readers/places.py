@@ -8,6 +8,7 @@ from typing import TypeVar
 from evenkeel.errors import DataError
 
 Found = TypeVar("Found")
+DOWNLOADABLE = ("cifar10", "cifar100", "tiny-imagenet", "fashion-mnist", "mnist")  # by `evenkeel data get`
 
 
 def cache_home() -> Path:
@@ -30,8 +31,8 @@ def find(name: str, root: Path | None, look: Callable[[Path], Found | None], loo
         if found is not None:
             return found
     raise DataError(
-        f"The data set {name} is not in {_either(searched)}: looked for {_either(looked_for)}; "
-        f"`evenkeel data get {name}` downloads it."
+        f"The data set {name} is not in {_either(searched)}: looked for {_either(looked_for)}"
+        + (f"; `evenkeel data get {name}` downloads it." if name in DOWNLOADABLE else ". Download it from its authors.")
     )
 
 

@@ -1,0 +1,282 @@
+"""Every way to give data: the same samples from files and from Python give the same set, and so the same run."""
+
+import base64
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import evenkeel as ek
+from evenkeel.errors import DataError
+from tests.helpers.commands import call
+from tests.helpers.data_files import as_image, encoded, pictures, write_parquet
+
+RANDOM = np.random.default_rng(0)
+LABELS = [["ant", "bee", "cat"][row % 3] for row in range(24)]
+X = (RANDOM.normal(size=(24, 3)) + np.arange(24)[:, None] % 3).astype(np.float32)
+ROWS = [
+    {"a": float(x[0]), "b": float(x[1]), "c": float(x[2]), "kind": label} for x, label in zip(X, LABELS, strict=True)
+]
+WHOLE = ek.DataSet.of((X, LABELS))  # split by the same rule
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def columns() -> dict[str, Any]:
+    return {name: [row[name] for row in ROWS] for name in ROWS[0]}
+
+
+class Streamed(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        yield from zip(X, LABELS, strict=True)
+
+
+class Listed(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, place: int) -> Any:
+        return {"x": torch.from_numpy(X[place]), "label": LABELS[place]}
+
+
+def hugging_face(*, streaming: bool = False) -> Any:
+    datasets = pytest.importorskip("datasets")
+    names = ["ant", "bee", "cat"]
+    features = datasets.Features(
+        {"x": datasets.Sequence(datasets.Value("float32")), "label": datasets.ClassLabel(names=names)}
+    )
+    whole = datasets.Dataset.from_dict({"x": X.tolist(), "label": [names.index(each) for each in LABELS]}, features)
+    return whole.to_iterable_dataset() if streaming else whole
+
+
+def tabs(home: Path) -> ek.DataSet:
+    (home / "a.tsv").write_text(write_csv(home / "a.csv").read_text().replace(",", "\t"))
+    return ek.load_data(home / "a.tsv")
+
+
+VECTORS: dict[str, Callable[[Path], ek.DataSet]] = {
+    "a csv file": lambda home: ek.load_data(write_csv(home / "a.csv")),
+    "a csv file, label first": lambda home: ek.load_data(
+        write_csv(home / "a.csv", [{"kind": row["kind"], **row} for row in ROWS]), label="kind"
+    ),
+    "tabs": tabs,
+    "json lines, wide": lambda home: ek.load_data(write_lines(home / "a.jsonl", ROWS)),
+    "json lines, lists": lambda home: ek.load_data(
+        write_lines(home / "a.jsonl", [{"x": x.tolist(), "label": y} for x, y in zip(X, LABELS, strict=True)])
+    ),
+    "wide parquet": lambda home: ek.load_data(write_parquet(home / "a.parquet", columns())),
+    "parquet, lists": lambda home: ek.load_data(
+        write_parquet(home / "a.parquet", {"x": [x.tolist() for x in X], "label": LABELS})
+    ),
+    "pandas": lambda _: ek.DataSet.of(pytest.importorskip("pandas").DataFrame(columns())),
+    "polars": lambda _: ek.DataSet.of(pytest.importorskip("polars").DataFrame(columns())),
+    "arrays": lambda _: ek.DataSet.of((torch.from_numpy(X), np.array(LABELS))),
+    "a torch data set": lambda _: ek.DataSet.of(Listed()),
+    "a torch stream": lambda _: ek.DataSet.of(Streamed()),
+    "a loader": lambda _: ek.DataSet.of(DataLoader(Listed(), batch_size=5)),
+    "dicts": lambda _: ek.DataSet.of(ROWS, label="kind"),
+    "hugging face": lambda _: ek.DataSet.of(hugging_face()),
+    "hugging face, streaming": lambda _: ek.DataSet.of(hugging_face(streaming=True)),
+}
+
+
+@pytest.mark.parametrize("way", VECTORS)
+def test_vectors_are_the_same_however_they_are_given(tmp_path: Path, way: str) -> None:
+    data = VECTORS[way](tmp_path)
+    assert data.classes == ("ant", "bee", "cat")
+    assert data.digest == WHOLE.digest
+
+
+def test_two_splits_are_kept_apart(tmp_path: Path) -> None:
+    for part, rows in (("train", ROWS[:15]), ("test", ROWS[15:])):
+        write_csv(tmp_path / f"{part}.csv", rows)
+    expected = ek.DataSet.of(X[:15], LABELS[:15], X[15:], LABELS[15:])
+    assert ek.load_data(tmp_path).digest == expected.digest
+    assert ek.DataSet.of((X[:15], LABELS[:15]), test=(X[15:], LABELS[15:])).digest == expected.digest
+    assert ek.DataSet.of({"train": ROWS[:15], "test": ROWS[15:]}, label="kind").digest == expected.digest
+
+
+def test_numbers_are_standardised_by_the_training_rows(tmp_path: Path) -> None:
+    rows = [{**row, "constant": 7} for row in ROWS]
+    data = ek.load_data(write_csv(tmp_path / "a.csv", rows), label="kind", standardize=True)
+    np.testing.assert_allclose(data.train.x.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(data.train.x.std(axis=0), [1, 1, 1, 0], atol=1e-6)
+    plain = ek.load_data(tmp_path / "a.csv", label="kind")
+    mean, spread = plain.train.x.mean(axis=0), plain.train.x.std(axis=0)
+    np.testing.assert_allclose(data.test.x[:, :3], ((plain.test.x - mean) / (spread + 1e-12))[:, :3], atol=1e-5)
+
+
+def test_categories_become_columns_if_asked(tmp_path: Path) -> None:
+    rows = [{"colour": ["red", "blue"][place % 2], **row} for place, row in enumerate(ROWS)]
+    write_csv(tmp_path / "a.csv", rows)
+    with pytest.raises(DataError, match=r"text in the column 'colour', but .* Set one_hot=true"):
+        ek.load_data(tmp_path / "a.csv")
+    data = ek.load_data(tmp_path / "a.csv", one_hot=True)
+    assert data.train.x.shape[1] == 5
+    assert (data.train.x[:, :2].sum(axis=1) == 1).all()
+    for part, given in (("train", rows), ("test", [{**row, "colour": "green"} for row in rows])):
+        write_csv(tmp_path / f"{part}.csv", given)
+    with pytest.raises(DataError, match=r"row 0, has 'green' in the column 'colour', which no training row has"):
+        ek.load_data(tmp_path, one_hot=True)
+
+
+def changed(row: int, **values: object) -> list[dict[str, Any]]:
+    return [{**each, **values} if place == row else each for place, each in enumerate(ROWS)]
+
+
+WRONG: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
+    "no label": (changed(4, kind=""), {}, r"row 4, has no label"),
+    "a fraction": ([{**row, "kind": 0.5} for row in ROWS], {}, r"row 0, has the label 0\.5\. A label is a whole"),
+    "no number": (changed(7, b=""), {}, r"row 7, has nothing in the column 'b'"),
+    "no such column": (ROWS, {"label": "kinds"}, r"no column 'kinds'; it has a, b, c, kind\. Did you mean 'kind'\?"),
+    "only labels": ([{"kind": row["kind"]} for row in ROWS], {}, r"has only the column 'kind'"),
+    "no names": ([dict(zip("1234", row.values(), strict=True)) for row in ROWS], {}, r"only numbers .* header=false"),
+}
+
+
+@pytest.mark.parametrize(("rows", "settings", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_table_is_said_with_the_row(
+    tmp_path: Path, rows: list[dict[str, Any]], settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(DataError, match=sentence):
+        ek.load_data(write_csv(tmp_path / "a.csv", rows), **settings)
+
+
+def test_a_table_without_names_can_be_read(tmp_path: Path) -> None:
+    text = write_csv(tmp_path / "a.csv").read_text().partition("\n")[2]
+    (tmp_path / "a.csv").write_text(text)
+    assert ek.load_data(tmp_path / "a.csv", header=False).digest == WHOLE.digest
+
+
+OBJECTS: dict[str, tuple[object, str]] = {
+    "none": (3, "is a int. Give arrays"),
+    "texts": ([("hello", 0)], "item 0 is a text. Turn texts into vectors first"),
+    "shapes": ([(np.zeros(3), 0), (np.zeros(4), 1), (np.zeros(3), 0)], r"item 1, has the shape \(4,\)"),
+    "three": ([(1, 2, 3)], "must be .sample, label., or a dict"),
+    "nothing": ([], "has no samples"),
+    "missing label": ([(np.zeros(3), 0), (np.zeros(3), None), (np.zeros(3), 1)], "row 1, has no label"),
+    "columns": ([{"x": [1.0], "y": [2.0], "label": 1}], "choose one with sample="),
+}
+
+
+@pytest.mark.parametrize(("given", "sentence"), OBJECTS.values(), ids=OBJECTS)
+def test_what_is_wrong_with_an_object_is_said(given: object, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        ek.DataSet.of(given)
+
+
+PIXELS = pictures(12, (3, 6, 6))
+NUMBERS = [place % 2 for place in range(12)]
+
+
+def hub_images() -> Any:
+    datasets = pytest.importorskip("datasets")
+    rows = {"image": [as_image(each) for each in PIXELS], "label": NUMBERS}
+    return datasets.Dataset.from_dict(
+        rows, datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    )
+
+
+IMAGES: dict[str, Callable[[Path], ek.DataSet]] = {
+    "arrays": lambda _: ek.DataSet.of((PIXELS.transpose(0, 2, 3, 1), NUMBERS)),
+    "tensors": lambda _: ek.DataSet.of(TensorDataset(torch.from_numpy(PIXELS), torch.tensor(NUMBERS))),
+    "pillow": lambda _: ek.DataSet.of([(as_image(each), label) for each, label in zip(PIXELS, NUMBERS, strict=True)]),
+    "json lines": lambda home: ek.load_data(
+        write_lines(
+            home / "a.jsonl",
+            [
+                {"image": base64.b64encode(encoded(each)).decode(), "label": label}
+                for each, label in zip(PIXELS, NUMBERS, strict=True)
+            ],
+        )
+    ),
+    "hugging face": lambda _: ek.DataSet.of(hub_images()),
+}
+
+
+@pytest.mark.parametrize("way", IMAGES)
+def test_images_are_the_same_however_they_are_given(tmp_path: Path, way: str) -> None:
+    assert IMAGES[way](tmp_path).digest == IMAGES["arrays"](tmp_path).digest
+
+
+def test_a_run_takes_a_table_by_name(tmp_path: Path) -> None:
+    config = {
+        "data": {"name": "csv", "path": str(write_csv(tmp_path / "a.csv")), "standardize": True},
+        "net": {"name": "mlp", "hidden": [4]},
+        "scenario": {"name": "disjoint", "tasks": 3},
+        "evaluation": {"every": 0, "alignment": 0},
+    }
+    first, *_, last = ek.run(config)
+    assert isinstance(first, ek.Started)
+    assert first.data["classes"] == ["ant", "bee", "cat"]
+    assert isinstance(last, ek.Ended)
+
+
+@pytest.mark.slow  # it imports datasets
+def test_a_config_names_a_hugging_face_set(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    for part, rows in (("train", ROWS[:15]), ("test", ROWS[15:])):
+        write_csv(tmp_path / f"{part}.csv", rows)
+    data = ek.load_data("huggingface", path=str(tmp_path), label="kind", streaming=True)
+    assert data.digest == ek.load_data(tmp_path).digest
+    with pytest.raises(DataError, match="cannot be loaded"):
+        ek.load_data("huggingface", path=str(tmp_path / "nowhere"))
+
+
+# ---- the same readers for learn, predict and evaluate ----
+
+
+def arrays_file(home: Path) -> Path:
+    file = home / "a.npz"
+    np.savez(file, x_train=X, y_train=LABELS, x_test=X, y_test=LABELS)
+    return file
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "csv": lambda home: write_csv(home / "a.csv"),
+    "parquet": lambda home: write_parquet(home / "a.parquet", columns()),
+    "npz": arrays_file,
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_commands_read_what_runs_read(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file, model = str(FILES[kind](tmp_path)), str(tmp_path / "model")
+    code, out, err = call(capsys, "learn", model, file, "--set", "input.features=3", "--set", "net.hidden=[4]")
+    assert code == 0, err
+    assert "24" in out
+    code, out, err = call(capsys, "predict", model, file)
+    assert code == 0, err
+    assert {json.loads(line)["label"] for line in out.splitlines()} <= {"ant", "bee", "cat"}
+    assert len(out.splitlines()) == 24
+    code, out, err = call(capsys, "evaluate", model, file, "--json")
+    assert code == 0, err
+    assert json.loads(out)["samples"] == 24
+
+
+def test_a_table_of_samples_alone_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tmp_path / "model")
+    assert call(capsys, "learn", model, str(write_csv(tmp_path / "a.csv")), "--set", "input.features=3")[0] == 0
+    write_csv(tmp_path / "b.csv", [{name: row[name] for name in "abc"} for row in ROWS])
+    code, out, _ = call(capsys, "predict", model, str(tmp_path / "b.csv"))
+    assert (code, len(out.splitlines())) == (0, 24)
+    write_csv(tmp_path / "c.csv", changed(3, kind=""))
+    code, _, err = call(capsys, "learn", model, str(tmp_path / "c.csv"))
+    assert (code, "row 3, has no label" in err) == (1, True)
