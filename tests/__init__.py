@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 # Whatever the environment says: otherwise each process of the tests compiles torch again, which takes ten seconds.
@@ -18,4 +19,4 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 # No test cuts the power, so what a flush is for is not tested either way.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
-    os.environ["TMPDIR"] = str(MEMORY)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt, StrictStr, model_validator
 
 from evenkeel.config.build import adaptor_of, method_of, task_free
+from evenkeel.config.composition import merged
 from evenkeel.config.loading import checked, read_tables
 from evenkeel.config.own import admit
 from evenkeel.config.parts import ConfigError, PartSettings
@@ -172,15 +173,22 @@ class ServiceConfig(LearnerConfig):
 
 
 def load_service(
-    source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, trusted: bool = True
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    trusted: bool = True,
+    unsaid: Mapping[str, Any] | None = None,
 ) -> ServiceConfig:
     """Return the config of a TOML file or a dict, with overrides such as "limits.queue=100" on top.
 
     trusted: whether parts that `source` names as module:Name are imported; those of the overrides always are.
+    unsaid: tables of the learner for a config that names neither a method nor an adaptor.
 
     >>> load_service({"input": {"features": 4}}).net["name"]
     'mlp'
     """
     tables = read_tables(source, overrides)
     admit(tables if trusted else read_tables({}, overrides))
+    if unsaid and not tables.keys() & {"method", "adaptor"}:
+        tables = merged(unsaid, tables)
     return checked(tables, ServiceConfig)

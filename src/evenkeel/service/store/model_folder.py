@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import tomli_w
 
+from evenkeel.config.keel import recipe
 from evenkeel.config.loading import read_tables
 from evenkeel.errors import BusyError, SettingsError
 from evenkeel.files import flush, is_writable, lock, write_whole
@@ -16,6 +17,7 @@ from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig, load_service
 
 CONFIG = "service.toml"
+LEARNER = ("method", "adaptor", "learner")  # the tables of a recipe
 NUMBER = re.compile(r"[0-9]{12}")  # the name of a version; other files are not ours
 
 
@@ -117,7 +119,14 @@ class ModelFolder:
             )
         if not (self.exists or self.lost_config) and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")
-        return load_service({} if source is None else source, overrides)
+        return load_service({} if source is None else source, overrides, unsaid=self._learner())
+
+    def _learner(self) -> Mapping[str, Any]:
+        """Return the tables of the learner that is here, or of the one that a new folder gets."""
+        if not self.exists:
+            return recipe(1)
+        own = without_rar(read_tables(self.path / CONFIG))
+        return {name: own[name] for name in LEARNER if name in own}
 
     def make(self) -> None:
         """Create the folder; raise SettingsError if that is not possible."""

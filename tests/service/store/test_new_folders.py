@@ -1,0 +1,60 @@
+"""The learner of a new folder: the recipe that this library recommends, unless the config names parts of its own."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.config.keel import recipe
+from evenkeel.service.config import ServiceConfig
+from evenkeel.service.store.model_folder import ModelFolder
+
+VECTORS = {"input": {"features": 4}}
+OLD = Path(__file__).parents[2] / "compatibility" / "0.1" / "service"
+
+
+def learner_of(config: ServiceConfig) -> dict[str, Any]:
+    return {"method": config.method, "adaptor": config.adaptor, "average": config.learner.average}
+
+
+def created(path: Path, config: dict[str, Any]) -> ModelFolder:
+    folder = ModelFolder(path)
+    made = folder.read(config)
+    folder.make()
+    folder.write(made)
+    return folder
+
+
+def test_a_new_folder_gets_the_recipe_and_says_so(tmp_path: Path) -> None:
+    config = created(tmp_path / "model", VECTORS).read()
+    expected = recipe(1)
+    assert config.method["name"] == expected["method"]["name"]
+    assert config.adaptor is not None
+    assert config.adaptor.items() >= expected["adaptor"].items()
+    assert config.learner.average == expected["learner"]["average"]
+
+
+@pytest.mark.parametrize(
+    ("given", "adaptor"),
+    [({"method": {"name": "er"}}, "cba"), ({"adaptor": {"name": "cba"}}, "cba"), ({"adaptor": {"name": "none"}}, None)],
+)
+def test_a_config_that_names_a_method_or_an_adaptor_means_what_it_did(
+    tmp_path: Path, given: dict[str, Any], adaptor: str | None
+) -> None:
+    config = created(tmp_path / "model", VECTORS | given).read()
+    assert (config.adaptor or {}).get("name") == adaptor
+    assert not config.learner.average
+
+
+def test_the_same_config_given_again_means_the_same_learner(tmp_path: Path) -> None:
+    folder = created(tmp_path / "model", VECTORS)
+    assert learner_of(folder.read(VECTORS)) == learner_of(folder.read())
+
+
+def test_a_folder_made_before_there_was_a_recipe_keeps_its_learner(tmp_path: Path) -> None:
+    shutil.copytree(OLD, tmp_path / "model")
+    folder = ModelFolder(tmp_path / "model")
+    own = folder.read()
+    assert own.adaptor is None or own.adaptor["name"] != "prior"
+    assert learner_of(folder.read({"input": own.input.model_dump()})) == learner_of(own)
