@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 
 from evenkeel.cli import app
 from evenkeel.config.schema import LearnerSettings
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.paper_claims import pairs
 from evenkeel.report.scene import Scene, series
 from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw
 from evenkeel.results import metrics
@@ -286,8 +288,29 @@ def _ablation(figure: Figure) -> None:
     axes.legend(loc="lower left")
 
 
+def _gains_by_cba(figure: Figure) -> None:
+    """Draw the paired gains of the paper's main table: ours with intervals, or by seed, and the paper's."""
+    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.table == "table1" and pair.ours]
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, measure in zip(panels, ("acc", "fm"), strict=True):
+        mine = [pair for pair in every if pair.measure == measure]
+        axes.grid(axis="x")
+        axes.axvline(0, color=MUTED, linewidth=0.9)
+        for place, pair in enumerate(mine):
+            assert pair.ours is not None
+            values = pair.ours.values or (pair.ours.mean,)
+            axes.errorbar(
+                values, [-place] * len(values), xerr=pair.ours.half, fmt="o", color=OURS, markersize=4.5, elinewidth=1.2
+            )
+            axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
+        axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
+        axes.set_yticks([-place for place in range(len(mine))], [pair.label for pair in mine])
+        axes.margins(y=0.25)
+
+
 FIGURES: dict[str, tuple[Callable[[Figure], None], float]] = {
     "digits": (_accuracy_along_the_stream, 2.7),
+    "reproduction-gains": (_gains_by_cba, 2.2),
     "tilt-residual": (_what_is_learned_and_asked, 2.5),
     "tilt-shares": (_shares_of_predictions, 2.5),
     "tilt-ablation": (_ablation, 2.5),

@@ -23,7 +23,13 @@ TimeBudget = Annotated[
 
 @with_execution
 def reproduce_command(
-    what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, table5, figure1, figure3 or figure4.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, table4, table5, figure1, figure3 or figure4; or claims: which of the paper's "
+            "claims the runs so far show."
+        ),
+    ],
     *,
     folder: LedgerFolder = Path("ledger"),
     data_sets: Annotated[
@@ -59,10 +65,14 @@ def reproduce_command(
     from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import paper_table
+    from evenkeel.grids.paper_claims import conclusions, pairs
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
+    if what == "claims":
+        print(conclusions(pairs(Ledger(folder), net)))
+        return
     table = paper_table(
         what,
         data=_listed(data_sets),

@@ -21,7 +21,7 @@ def result_tables(table: PaperTable, ledger: Ledger, *, only_finished: bool = Fa
     """
     tables = []
     for cells in table.blocks():
-        ours = {cell.row: _group(cell, ledger) for cell in cells}
+        ours = {cell.row: finished_group(cell, ledger) for cell in cells}
         block = [cell for cell in cells if ours[cell.row].runs or not only_finished]
         if not block:
             continue
@@ -48,7 +48,7 @@ def _seeds(numbers: Sequence[int]) -> str:
     return seeds_text(done) if done else "no seeds yet"
 
 
-def _group(cell: PaperCell, ledger: Ledger) -> Group:
+def finished_group(cell: PaperCell, ledger: Ledger) -> Group:
     """Return the finished runs."""
     keys = [key for key in map(run_key, cell.configs) if ledger.finished(key)]
     return Group(cell.title, ledger.results(keys), setting="", base="")

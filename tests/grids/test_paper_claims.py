@@ -1,0 +1,59 @@
+"""What the paper claims, and whether our runs show it: from single gains to the sentences of docs/reproduction.md."""
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.paper_claims import Pair, conclusions, pairs
+from evenkeel.results.groups import Estimate
+from evenkeel.results.run_files import Results
+
+SLIM = Path(__file__).parents[2] / "results" / "slim"
+
+
+@pytest.mark.parametrize(
+    ("gains", "paper", "shown"),
+    [
+        ([5.0, 5.1, 4.9], 3.0, 1),
+        ([-5.0, -5.1, -4.9], 3.0, -1),
+        ([-5.0, -5.1, -4.9], -9.0, 1),
+        ([5.0, -5.0, 4.9], 3.0, 0),  # the interval has 0 in it
+        ([5.0, 5.1], 3.0, 0),  # no interval
+        ([], 3.0, 0),
+    ],
+)
+def test_a_gain_is_shown_if_its_interval_lies_on_the_papers_side_of_zero(
+    gains: list[float], paper: float, shown: int
+) -> None:
+    assert Pair("table1", "acc", "ER", Estimate.of(gains), paper).shown == shown
+
+
+def test_a_claim_counts_pairs_with_an_interval_and_lists_all_that_were_run() -> None:
+    three, two = Estimate.of([5.0, 5.1, 4.9]), Estimate.of([1.0, 3.0])
+    table = [("ER", three, 3.0), ("DER++", three, -1.0), ("RAR", two, 2.0), ("CLS-ER", None, 2.0)]
+    text = conclusions([Pair("table1", "acc", *row) for row in table])
+    first, *listed = text.splitlines()[:4]
+    assert "shown in 1 of 2 pairs with 3 seeds or more, the opposite in 1." in first
+    assert first.endswith("3 of the paper's 4 pairs were run:")
+    assert listed == [
+        "  - ER: +5.0 ± 0.2, 3 seeds; the paper +3.0",
+        "  - DER++: +5.0 ± 0.2, 3 seeds; the paper -1.0",
+        "  - RAR: +2.0 (+1.0, +3.0), 2 seeds; the paper +2.0",
+    ]
+    assert "- **Online, CBA lowers forgetting (FM): not run.** The paper has 0 pairs." in text
+
+
+def test_gains_are_those_of_the_ledger_and_of_the_paper() -> None:
+    every = [pair for pair in pairs(Ledger(SLIM), "slim") if (pair.table, pair.measure) == ("table1", "acc")]
+    assert len(every) == 24
+    (pair,) = (each for each in every if each.label == "DER++, CIFAR-10, memory 500")
+    plain, adapted = (
+        {run.seed: run.ended.metrics["acc"] or 0 for path in SLIM.glob(name) if (run := Results.read(path)).ended}
+        for name in ("cifar10-500-derpp-seed*", "cifar10-500-derpp-cba-seed*")
+    )
+    assert pair.ours is not None
+    assert pair.ours.mean == pytest.approx(fmean(adapted[seed] - plain[seed] for seed in plain))
+    assert pair.ours.n == len(plain) == len(adapted)
+    assert pair.paper == pytest.approx(48.44 - 43.44)
