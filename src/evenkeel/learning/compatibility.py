@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import get_args
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -11,7 +12,7 @@ from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.types import Decay, PredictWith, Statistics
+from evenkeel.learning.types import Decay, Precision, PredictWith, Statistics
 
 
 def require_parts(net: object, method: object, adaptor: object, augment: object) -> None:
@@ -45,6 +46,7 @@ def require_settings(
     average: Decay | None,
     predict_with: str,
     distill: float,
+    precision: str,
     seed: int,
     **_unrestricted: object,
 ) -> None:
@@ -53,6 +55,7 @@ def require_settings(
     whole_number("repeats", repeats, at_least=1)
     whole_number("seed", seed, at_least=0)
     one_of("statistics", statistics, get_args(Statistics))
+    one_of("precision", precision, get_args(Precision))
     require_average(method, average, predict_with, at_least_zero("distill", distill))
     if statistics == "replay" and method.joint_forward:
         raise SettingsError(
@@ -86,6 +89,14 @@ def require_outputs(net: Net, classes: int) -> None:
     """Raise SettingsError if the head has fewer outputs than there are classes."""
     if classes > net.outputs:
         raise SettingsError(f"classes has {classes} labels, but the head has only {net.outputs} outputs.")
+
+
+def require_precision(precision: Precision, net: Net) -> None:
+    """Raise SettingsError if a precision other than float32 is asked for, and the weights are not of float32."""
+    dtype = next(net.head.parameters()).dtype
+    if precision != "float32" and dtype != torch.float32:
+        kind = str(dtype).removeprefix("torch.")
+        raise SettingsError(f"precision={precision!r} is for weights of float32, but those of this net are of {kind}.")
 
 
 def require_empty(memory: Memory) -> None:

@@ -6,7 +6,7 @@ from torch.optim import Optimizer
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.average import Average
-from evenkeel.learning.compatibility import make_cosine, memory_for, require_empty, require_held
+from evenkeel.learning.compatibility import make_cosine, memory_for, require_empty, require_held, require_precision
 from evenkeel.learning.devices import move
 from evenkeel.learning.inputs import InputSpec, Moments
 from evenkeel.learning.memory import Memory
@@ -15,7 +15,8 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.learning.rng import Generators
 from evenkeel.learning.step import Step
-from evenkeel.learning.types import Decay, Statistics
+from evenkeel.learning.torch_utils import compile_in_place
+from evenkeel.learning.types import Decay, Precision, Statistics
 
 
 def connect(
@@ -32,6 +33,8 @@ def connect(
     statistics: Statistics,
     average: Decay | None,
     distill: float,
+    precision: Precision,
+    compile: bool,
     seed: int,
 ) -> Step:
     """Return the parts of a new learner as a step, ready for the first update; all was checked before."""
@@ -45,6 +48,9 @@ def connect(
         make_cosine(net, method, optimizer)
     optimizer = make_optimizer(optimizer, net)
     move(net, optimizer, device)
+    require_precision(precision, net)
+    if compile:
+        compile_in_place(net.backbone)  # the head grows
     inputs = InputSpec(next(net.head.parameters()), normalize)
     generators = Generators(seed)
     if adaptor is not None:
@@ -72,4 +78,5 @@ def connect(
         statistics=statistics,
         average=None if average is None else Average(net, average),
         distill=distill,
+        precision=precision,
     )

@@ -28,7 +28,7 @@ from evenkeel.learning.optimizers import MakeOptimizer
 from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.rng import make_generator
 from evenkeel.learning.step import Step
-from evenkeel.learning.types import Decay, PredictWith, Statistics, StepRecord
+from evenkeel.learning.types import Decay, Precision, PredictWith, Statistics, StepRecord
 
 PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes", "device")
 """The arguments of a learner that are not plain settings: a checkpoint and a config describe each in its own way."""
@@ -79,6 +79,12 @@ class Learner:
             PredictWith, "Weights that predict if they are averaged: the mean of both kinds, average or working ones"
         ] = "mean",
         distill: Annotated[float, "Weight of momentum distillation, by which averaged weights teach; 5.5, say"] = 0.0,
+        precision: Annotated[
+            Precision, "Of forwards and losses in training; bf16 is faster where there are units for it"
+        ] = "float32",
+        compile: Annotated[
+            bool, "Compile the backbone with torch.compile: the first steps take long, later ones less"
+        ] = False,
         seed: Annotated[int, "Seed of everything random in here"] = 0,
     ) -> None:
         compatibility.require_parts(net, method, adaptor, augment)
@@ -90,6 +96,7 @@ class Learner:
             average=average,
             predict_with=predict_with,
             distill=distill,
+            precision=precision,
             seed=seed,
         )
         self.replay = int(replay)  # numpy's numbers, too
@@ -97,6 +104,8 @@ class Learner:
         self.statistics = statistics
         self.average = average
         self.distill = distill
+        self.precision = precision
+        self.compile = compile
         self.seed = int(seed)
         self.step = 0  # calls of `learn`
         self.labels = LabelMap(classes)
@@ -114,6 +123,8 @@ class Learner:
             statistics=statistics,
             average=average,
             distill=distill,
+            precision=precision,
+            compile=compile,
             seed=self.seed,
         )
         self.net, self.method, self.adaptor, self.augment = net, method, adaptor, step.augment

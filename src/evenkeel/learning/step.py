@@ -1,7 +1,7 @@
 """One update: forward the new batch and memory draws, train the adaptor if due, step the network."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import Generators, global_seed, next_seed
 from evenkeel.learning.torch_utils import running_statistics, scratch_buffers, sent
-from evenkeel.learning.types import Draw, View
+from evenkeel.learning.types import Draw, Precision, View
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Step:
     statistics: str
     average: Average | None
     distill: float
+    precision: Precision
 
     @property
     def device(self) -> torch.device:
@@ -148,7 +149,8 @@ class Step:
         new, *old = groups
         loss = self._training_loss(groups)
         if jointly and query:
-            loss = loss + self.method.query_loss(query)
+            with self._autocast():
+                loss = loss + self.method.query_loss(query)
         if not loss.requires_grad:
             raise SettingsError("There is nothing to train: the loss depends on no weight that requires a gradient.")
         weights = [*self.net.parameters(), *self.method.parameters()]
@@ -165,10 +167,15 @@ class Step:
         return f"The outer loss of {type(self.adaptor).__name__} or its gradient"
 
     def _training_loss(self, groups: Sequence[View]) -> Tensor:
-        loss = self.method.loss(groups[0], groups[1:])
-        if self.average is None or not self.distill:
-            return loss
-        return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
+        with self._autocast():
+            loss = self.method.loss(groups[0], groups[1:])
+            if self.average is None or not self.distill:
+                return loss
+            return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        """Compute in bf16 what may be, if that is the precision; everything outside of it is in float32."""
+        return nullcontext() if self.precision == "float32" else torch.autocast(self.device.type, torch.bfloat16)
 
     def _shown(self, x: Tensor, y: Tensor, columns: Mapping[str, Tensor], generator: torch.Generator) -> Draw:
         """Return samples as the network is shown them: augmented and, if the method wants that, also as they are.
@@ -199,7 +206,9 @@ class Step:
 
     @torch.no_grad()
     def _recalled(self, draw: Draw) -> Draw:
-        return replace(draw, stored={**draw.stored, **self.method.recall(draw)})
+        with self._autocast():
+            recalled = {name: _full(column) for name, column in self.method.recall(draw).items()}
+        return replace(draw, stored={**draw.stored, **recalled})
 
     def remembered(self, view: View) -> dict[str, Tensor]:
         """Return the columns that the method stores with the samples of `view`; raise MethodError if one is invalid."""
@@ -275,14 +284,20 @@ class Step:
         """Forward all the draws as one batch and split the result; a view's logits are one tensor until corrected."""
         sizes = [len(draw.y) for draw in draws]
         x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
-        with running_statistics(self.net) if len(x) == 1 else nullcontext():
+        with running_statistics(self.net) if len(x) == 1 else nullcontext(), self._autocast():
             features = self.net.features(x)
             logits: Tensor = self.net.head(features)
+        features, logits = _full(features), _full(logits)
         parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
         return [
             View(draw.x, draw.y, draw.stored, feature, logit, logit, logit, draw.on_host)
             for draw, feature, logit in parts
         ]
+
+
+def _full(values: Tensor) -> Tensor:
+    """Return numbers of bf16 as float32; others as they are."""
+    return values.float() if values.dtype == torch.bfloat16 else values
 
 
 def _first(view: View, count: int) -> View:

@@ -21,6 +21,21 @@ def are_finite(*values: Tensor) -> bool:
     return all(isfinite(end) for value in values if value.numel() for end in value.detach().aminmax())
 
 
+def compile_in_place(module: nn.Module) -> None:
+    """Compile a module for batches of any size. Copies of it (teachers, snapshots) are not compiled.
+
+    nn.Module.compile does the same, but nothing at all for modules of torch itself, such as nn.Sequential.
+    """
+    plain: Callable[[Tensor], Any] = module._call_impl
+
+    def call(x: Tensor) -> Any:
+        return plain(x)
+
+    # Code of its own: torch compiles one piece of code eight times at most, in all learners of a process.
+    call.__code__ = call.__code__.replace(co_name=f"call_{id(module)}")
+    module._compiled_call_impl = torch.compile(call, dynamic=True)
+
+
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return the tensor on a device, without waiting for what that is computing; on the host, once it is there."""
     return tensor.to(device, non_blocking=device.type != "cpu")
