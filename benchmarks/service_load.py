@@ -284,7 +284,7 @@ def phase(
     """Let another process teach, request predictions, and return what was measured."""
     command = [sys.executable, __file__, "--only-teach", str(port), "--seconds", str(seconds), "--teach", str(pace)]
     command += ["--body", body]
-    with subprocess.Popen(["nice", "-n", "19", *command], stdout=subprocess.PIPE) as flood:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as flood:
         assert flood.stdout is not None
         try:
             flood.stdout.readline()  # its bodies are built
@@ -310,6 +310,7 @@ def phase(
 def only_teach(port: int, seconds: float, pace: float, body: str) -> None:
     """Teach, and print how often each status came."""
     teach, _ = requests(np.random.default_rng(1), body)
+    os.nice(19)  # from now on, it takes only what the service leaves
     print("ready", flush=True)
     print(json.dumps(Counter(asyncio.run(send_to_learn(port, seconds, pace, teach, FLOOD)))))
 
