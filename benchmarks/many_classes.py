@@ -1,6 +1,6 @@
 """Measure what a batch costs a service's learner that knows many labels.
 
-Run: python benchmarks/many_classes.py
+Run: python -m benchmarks.many_classes      (a minute; --write writes many_classes.json)
 
 An MLP on 384 features, ER with CBA, batches of 32: CPU time of a batch of known labels, of a batch of new ones, and of
 what is measured and sent with a snapshot. The arithmetic grows with the number of outputs, so compare the columns: new
@@ -12,6 +12,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -65,16 +66,20 @@ def cost(action: Callable[[], None], times: int = 9) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, nargs="+", default=[2_500, 7_500])
+    parser.add_argument("--write", action="store_true", help="Write many_classes.json next to this file.")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    taught = Taught()
+    taught, measured = Taught(), list[dict[str, float]]()
     for labels in sorted(arguments.labels):
         while taught.labels < labels:
             taught.learn(new=True)
         known = cost(lambda: taught.learn(new=False))
         new = cost(lambda: taught.learn(new=True))
         costs = {"known_ms": known, "new_ms": new, "bias_ms": cost(taught.measure), "snapshot_ms": cost(taught.publish)}
-        print(json.dumps({"labels": labels, **costs, "new_over_known": round(new / known, 2)}))
+        measured.append({"labels": labels, **costs, "new_over_known": round(new / known, 2)})
+        print(json.dumps(measured[-1]))
+    if arguments.write:
+        Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compare how fast a service learns with a bare learner, in turns, in the same minute.
 
-Run: python -m benchmarks.service_ratio      (about three minutes, on two quiet cores)
+Run: python -m benchmarks.service_ratio      (three minutes on two quiet cores; --write writes service_ratio.json)
 
 The bare learner is that of the service, taught batches of 32 vectors from memory on one core. The service is that of
 service_load.py, offered a quarter more than the bare learner takes by a process of low priority, as JSON and as .npy
@@ -11,13 +11,14 @@ a share of the bare learner's: it says what a service adds wherever the learner 
 import argparse
 import json
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from benchmarks import service_load
-from benchmarks.service_load import BATCH, CLASSES, FEATURES, phase, requests, served, warm_up
+from benchmarks.service_load import BATCH, CLASSES, FEATURES, bounded, phase, requests, served, warm_up
 
 from evenkeel.service.config import load_service
 from evenkeel.service.opening import fresh
@@ -63,21 +64,22 @@ def compare(seconds: float, body: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--predictions", type=int, default=10, help="Predictions to request, per second.")
+    parser.add_argument("--write", action="store_true", help="Write service_ratio.json next to this file.")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     service_load.RATE = arguments.predictions
-    rounds = [compare(arguments.seconds, body) for _ in range(arguments.rounds) for body in ("json", "npy")]
-    for each in rounds:
-        print(json.dumps(each))
+    bodies = ["json", "npy"] * arguments.rounds
+    with bounded(len(bodies) * (2 * arguments.seconds + 40)):
+        rounds = [compare(arguments.seconds, body) for body in bodies]
+    measured: dict[str, Any] = {"rounds": rounds}
     for body in ("json", "npy"):
         of_body = [each for each in rounds if each["body"] == body]
-        print(
-            json.dumps(
-                {"body": body} | {name: median(each[name] for each in of_body) for name in ("ratio", "ratio_by_cpu")}
-            )
-        )
+        measured[body] = {name: median(each[name] for each in of_body) for name in ("ratio", "ratio_by_cpu")}
+    print(json.dumps(measured, indent=1))
+    if arguments.write:
+        Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

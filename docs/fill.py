@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import cache
@@ -32,9 +33,12 @@ from evenkeel.results.records import is_rar
 from evenkeel.results.run_files import Results, find_runs
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks import service_figures  # noqa: E402 - only now is it on the path
+
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "measures", "reproduction", "tilt")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "measures", "reproduction", "service", "tilt")),
 )
 IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
@@ -43,6 +47,7 @@ FORMULAS = re.compile(r"(<!-- the measures -->\n).*?(?=<!-- end -->)", re.S)
 LEVELLING = re.compile(
     r"(<!-- (?P<table>variants|gains|streams|within) of (?P<ledger>\S+) -->\n).*?(?=<!-- end -->)", re.S
 )
+SERVICE = re.compile(r"(<!-- the service under load -->\n).*?(?=<!-- end -->)", re.S)
 PLAIN, OURS = PALETTE[1], PALETTE[0]
 DARK = {INK: "#e6edf3", MUTED: "#9aa5b1", GRID: "#30363d", PLAIN: "#ff8f4d", OURS: "#58b4ff"}
 
@@ -58,6 +63,7 @@ def filled(text: str) -> str:
 
     os.chdir(ROOT)  # the paths of ledgers in the commands are relative to it
     text = LEARNER.sub(lambda place: f"{place[1]}\n{_settings_of_the_learner()}\n\n", PLACE.sub(fill, text))
+    text = SERVICE.sub(lambda place: f"{place[1]}\n{service_figures.table()}\n\n", text)
     text = FORMULAS.sub(lambda place: f"{place[1]}\n{_measures()}\n\n", text)
     return LEVELLING.sub(lambda place: f"{place[1]}\n{_levelling(place['table'], place['ledger'])}\n\n", text)
 

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import DivergenceError
+from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.config import Checkpoints
 from evenkeel.service.examples import FullError
 from evenkeel.service.store import schema, version_rows
 from evenkeel.service.store.journal import JournalError, open_database
 from evenkeel.service.store.version_rows import Version
-from tests.helpers.services import Open, adds_up, examples, report, settle, teach
+from tests.helpers.processes import wait_for
+from tests.helpers.services import Open, adds_up, examples, learner_of, report, settle, teach
 
 
 def test_examples_wait_within_a_number_of_bytes(opened: Open) -> None:
@@ -126,3 +128,17 @@ def test_files_of_versions_beyond_the_limit_are_deleted(opened: Open) -> None:
     teach(again, examples(4, seed=9))
     assert len(folder.versions()) == 3
     assert folder.versions() == [version.number for version in again.list_versions().result()]
+
+
+def test_the_oldest_version_can_be_rolled_back_to_while_there_is_something_to_save(opened: Open) -> None:
+    service = opened("batches.size=4", "checkpoints.keep=2", "checkpoints.seconds=3600")
+    for seed in range(4):
+        teach(service, examples(4, seed=seed))
+    service.learn(examples(4, seed=9)).result()
+    wait_for(lambda: not service.waiting)  # learned, but in no checkpoint
+    oldest = service.list_versions().result()[0].number
+    expected = snapshot(Learner.load(service.model_folder.version(oldest)))
+    service.rollback(oldest).result()
+    assert not differences(snapshot(learner_of(service)), expected)
+    assert report(service).learned == 20
+    assert adds_up(service)

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenkeel.config.build import make_learner
 from evenkeel.errors import CheckpointError, RunError, SettingsError
+from evenkeel.files import is_writable
 from evenkeel.learning.learner import Learner
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, version_rows, versions
@@ -55,7 +56,8 @@ def open_journal(model_folder: ModelFolder, config: ServiceConfig, start: Start)
 
 def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
     """Return why the journal cannot be used, and if it is damaged, what can be done about that."""
-    sentence = f"The journal {str(model_folder.journal)!r} cannot be used: {error}. It was left unchanged."
+    why = str(error) if is_writable(model_folder.path) else f"{error}; its folder is read-only"
+    sentence = f"The journal {str(model_folder.journal)!r} cannot be used: {why}. It was left unchanged."
     if isinstance(error, sqlite3.OperationalError) or "newer version" in str(error):  # a disk that fails; no damage
         return sentence
     return (

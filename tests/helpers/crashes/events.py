@@ -107,12 +107,13 @@ class Ordeal:
         self._maybe_killed(lambda: self._roll_back(place))
 
     def _roll_back(self, place: float) -> None:
-        """Return to one of the versions that are kept. If it is retired meanwhile, choose again."""
+        """Return to one of the versions that are kept. If it is retired meanwhile, choose a newer one."""
         answer = None
         while answer is None:
             kept = self.clients.request("GET", "/v1/versions")["versions"]
             number = kept[int(place * len(kept))]["number"]
             answer = self.clients.request("POST", f"/v1/versions/{number}/rollback", fine=(404,))
+            place = (place + 1) / 2
 
     def forget(self) -> None:
         """Forget many at once, some of them waiting; a repeated request is answered as the first."""

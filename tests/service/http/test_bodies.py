@@ -71,6 +71,14 @@ def test_numbers_base64_and_npy_get_the_same_predictions(served: tuple[TestClien
     assert found == [found[0]] * 4
 
 
+def test_an_error_in_a_label_names_the_field_and_nothing_of_ours(served: tuple[TestClient, Service]) -> None:
+    answer = served[0].post("/v1/learn", json={"x": [1, 2, 3, 4], "label": 1.5})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(
+        "label: Input should be a valid string. label: Input should be a valid int"
+    )
+
+
 def test_the_same_example_in_another_form_is_a_repeat(served: tuple[TestClient, Service]) -> None:
     http, _ = served
     x = base64.b64encode(np.array([1, 2, 3, 4], "<f4").tobytes()).decode()

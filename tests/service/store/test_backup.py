@@ -196,6 +196,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "backup"
 
 
+def test_copies_are_for_their_owner_even_if_the_original_is_not(whole: Path, tmp_path: Path) -> None:
+    restore(str(whole), tmp_path / "model")
+    for path in (tmp_path / "model").rglob("*"):
+        path.chmod(0o777)
+    back_up(ModelFolder(tmp_path / "model"), str(tmp_path / "copy"))
+    assert not any(path.stat().st_mode & 0o077 for path in (tmp_path / "copy").rglob("*"))
+    for path in (tmp_path / "copy").rglob("*"):
+        path.chmod(0o755)
+    restore(str(tmp_path / "copy"), tmp_path / "again")
+    assert not any(path.stat().st_mode & 0o077 for path in (tmp_path / "again").rglob("*"))
+
+
 def test_only_what_a_backup_lists_is_restored(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "copy")
     (tmp_path / "copy" / "keys.json").write_text("[]")

@@ -100,3 +100,19 @@ def test_a_program_that_forgets_to_close_its_service_still_ends(tmp_path: Path) 
     assert "nobody closes it" in ended.stderr
     learner = Path(f"/proc/{int(ended.stdout)}")
     wait_for(lambda: not learner.exists())  # its parent, the fork server, may not have noticed yet
+
+
+def test_both_processes_import_torch_at_the_same_time(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from evenkeel.cli import service\n"
+        "from evenkeel.service.worker import process\n"
+        "def prepared():\n"
+        "    process.prepare_process()\n"
+        "    sys.exit('torch' in sys.modules)\n"
+        "service.prepare_process = prepared\n"
+        "service.serve_command(Path('model'))\n"
+    )
+    # The other process is running, and importing, before this one has begun to.
+    assert subprocess.run([sys.executable, "-c", program], cwd=tmp_path, timeout=LONG, check=False).returncode == 0

@@ -90,6 +90,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 def _first_errors(errors: Sequence[Any]) -> str:
     """Return the first three errors, a sentence each, and how many more there are."""
-    sentences = [f"{'.'.join(map(str, each['loc'])) or 'The body'}: {each['msg']}." for each in errors[:3]]
+    sentences = [f"{_place(each['loc']) or 'The body'}: {each['msg']}." for each in errors[:3]]
     more = f" There are {len(errors) - 3} more errors." if len(errors) > 3 else ""
     return " ".join(sentences) + more
+
+
+def _place(loc: Sequence[str | int]) -> str:
+    """Return where an error is, without the names that pydantic gives to the kinds that a label may be of."""
+    return ".".join(str(part) for part in loc if not str(part).startswith("constrained-"))

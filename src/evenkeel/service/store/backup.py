@@ -186,6 +186,7 @@ def _list(copy: ModelFolder) -> dict[str, Any]:
     names = sorted(_name(path, copy.path) for path in copy.path.rglob("*") if path.is_file())
     listed = {**facts, "files": {name: _hash(copy.path / name) for name in names}}
     write_whole(copy.path / LIST, json.dumps(listed, indent=1).encode())
+    copy.keep_private()
     flush_all(copy.path)
     return listed
 
@@ -204,6 +205,7 @@ def restore(source: str, target: Path) -> dict[str, Any]:
     with _partial(target) as partial:
         _fetch(source, partial)
         listed = _checked(partial, source)
+        ModelFolder(partial).keep_private()
         flush_all(partial)
         partial.rename(target)
         flush(target.parent)

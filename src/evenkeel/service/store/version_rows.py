@@ -43,11 +43,13 @@ def note(
     sizes: Mapping[int, int],
     back_to: int | None = None,
     source: int | None = None,
+    spared: int | None = None,
 ) -> list[int]:
     """Make a version that was read back the current one, and return the numbers of those that are no longer kept.
 
-    `sizes`: of all versions, in bytes. `back_to`: the last batch that was learned; the examples of later batches wait
-    to be cut again, and a new line begins, with a copy of the version `source`.
+    `sizes`: of all versions, in bytes. `spared`: one that is needed in a moment, and stays. `back_to`: the last batch
+    that was learned; the examples of later batches wait to be cut again, and a new line begins, with a copy of the
+    version `source`.
     """
     if back_to is not None:
         wait_again(db, back_to)
@@ -61,14 +63,16 @@ def note(
     )
     db.execute("UPDATE meta SET value = ? WHERE name = 'current'", (version.number,))
     db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'batch'", (version.number,))
-    _retire(db, version.time, keep, sizes)
+    _retire(db, version.time, keep, sizes, spared)
     return [number for (number,) in db.execute("SELECT number FROM versions WHERE state = 'deleting'")]
 
 
-def _retire(db: sqlite3.Connection, now: float, keep: Checkpoints, sizes: Mapping[int, int]) -> None:
+def _retire(
+    db: sqlite3.Connection, now: float, keep: Checkpoints, sizes: Mapping[int, int], spared: int | None
+) -> None:
     """Choose the versions to delete. Two of the current line stay in any case: if one is damaged, there is another."""
     ours = "SELECT number FROM versions WHERE state = 'kept' AND line = ? ORDER BY number DESC LIMIT 2"
-    stay = {number for (number,) in db.execute(ours, (value(db, "line"),))}
+    stay = {number for (number,) in db.execute(ours, (value(db, "line"),))} | {spared}
     for asked in (True, False):
         same = [version for version in reversed(kept(db)) if version.asked is asked]
         seconds = inf if keep.keep_hours is None else 3600 * keep.keep_hours

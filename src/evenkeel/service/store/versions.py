@@ -53,12 +53,13 @@ def save(
     note: str = "",
     back_to: int | None = None,
     source: int | None = None,
+    spared: int | None = None,
     also: Sequence[Operation[Any]] = (),
     identity: str | None = None,
 ) -> Version:
     """Write a version, read it back, and make it the current one, together with what `also` does to the journal.
 
-    `identity`: that of the journal from now on, if it changes.
+    `identity`: that of the journal from now on, if it changes. `spared`: a version that is kept though it may be old.
     """
     gone = [old for old in journal.do(version_rows.unfinished) if not model_folder.version(old).exists()]
     journal.do(partial(version_rows.announce, number=number, deleted=gone))
@@ -67,8 +68,9 @@ def save(
     carried = {"identity": identity or position.identity, "position": position.number}
     _write(model_folder.version(number), {**facts, "service": counters.state(), "journal": carried}, tensors)
     version = Version(number, time.time(), counters.learned, asked, note)
+    sizes = model_folder.sizes()
     noted = partial(
-        version_rows.note, version=version, keep=keep, sizes=model_folder.sizes(), back_to=back_to, source=source
+        version_rows.note, version=version, keep=keep, sizes=sizes, back_to=back_to, source=source, spared=spared
     )
     for old in journal.do(partial(together, operations=[*also, noted])):
         with suppress(OSError):  # its record says that it is to be deleted, if not now then later

@@ -77,8 +77,18 @@ class Learning:
         """Refuse the batch with this number when it comes again."""
         self._unlearnable[number] = f"{type(error).__name__}: {error}"
 
-    def save(self, *, asked: bool = False, note: str = "", also: "tuple[Operation[Any], ...]" = ()) -> Version:
-        """Write a checkpoint of what has been learned so far, together with what `also` does to the journal."""
+    def save(
+        self,
+        *,
+        asked: bool = False,
+        note: str = "",
+        also: "tuple[Operation[Any], ...]" = (),
+        spared: int | None = None,
+    ) -> Version:
+        """Write a checkpoint of what has been learned so far, together with what `also` does to the journal.
+
+        `spared`: an older version that is kept, whatever the limits say.
+        """
         version = versions.save(
             self._model_folder,
             self._journal,
@@ -88,6 +98,7 @@ class Learning:
             keep=self._config.checkpoints,
             asked=asked,
             note=note,
+            spared=spared,
             also=[partial(aside.set_aside, reasons=self._aside), *also],
         )
         self._was_saved()
@@ -97,7 +108,7 @@ class Learning:
         """Resume from an earlier version. What was learned since then is lost; what waits is learned."""
         versions.require_known(self._journal, number)
         if self.unsaved:
-            self.save()  # so that what was refused is set aside
+            self.save(spared=number)  # so that what was refused is set aside
         learner, version = versions.go_back(
             self._model_folder,
             self._journal,
