@@ -45,7 +45,7 @@ def connect(
         make_cosine(net, method, optimizer)
     optimizer = make_optimizer(optimizer, net)
     move(net, optimizer, device)
-    inputs = InputSpec(next(net.head.parameters()), normalize)
+    inputs = InputSpec(next(net.head.parameters()), normalize, net.encoder)
     generators = Generators(seed)
     if adaptor is not None:
         adaptor.attach(net, optimizer, seed)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError, reason
+from evenkeel.learning.encoder import Encoder
 from evenkeel.learning.torch_utils import are_finite
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
@@ -20,10 +21,11 @@ class InputSpec:
     `normalize=(mean, std)` then subtracts and divides, along the first dimension of a sample.
     """
 
-    def __init__(self, like: Tensor, normalize: Moments | None) -> None:
+    def __init__(self, like: Tensor, normalize: Moments | None, encoder: Encoder | None = None) -> None:
         self.normalize = None if normalize is None else (_numbers(normalize[0]), _numbers(normalize[1]))
         self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
         self.dtype: torch.dtype | None = None
+        self.encoder = encoder  # what turns samples into those that are stored; None: they are stored as they are
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
         if self.normalize is not None:
@@ -34,7 +36,7 @@ class InputSpec:
 
     def like(self, weight: Tensor) -> "InputSpec":
         """Return the same for a network with this weight, which may be on another device."""
-        other = InputSpec(weight, self.normalize)
+        other = InputSpec(weight, self.normalize, self.encoder)
         other.shape, other.dtype = self.shape, self.dtype
         return other
 
@@ -72,7 +74,7 @@ class InputSpec:
                 f"{batch.shape[1]}.{_hint(batch)}"
             )
         try:
-            forward(self.to_network(batch[:2].clone()))
+            forward(self.to_network(self.encode(batch[:2].clone())))
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             if isinstance(error, InputError | SettingsError) and not _hint(batch):
                 raise
@@ -86,8 +88,16 @@ class InputSpec:
         """Record the shape and dtype of these samples: later ones must have the same."""
         self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
 
+    def encode(self, batch: Tensor) -> Tensor:
+        """Return samples as they are stored: those given, or what the encoder makes of them."""
+        return batch if self.encoder is None else self.encoder(self.scaled(batch))
+
     def to_network(self, batch: Tensor) -> Tensor:
-        """Return stored samples as network input: scaled and normalised."""
+        """Return stored samples as network input."""
+        return self.scaled(batch) if self.encoder is None else batch.to(self._like.device, self._like.dtype)
+
+    def scaled(self, batch: Tensor) -> Tensor:
+        """Return samples scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         if self._moments is None:
             x = batch.to(self._like.device, self._like.dtype)
