@@ -25,6 +25,7 @@ from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer_again, optimizer_facts
 from evenkeel.learning.registry import describe, rebuild
+from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.step import Step
 from evenkeel.learning.zoo import NETS
 
@@ -102,6 +103,7 @@ def facts_of(step: Step) -> dict[str, Any]:
         "optimizer": optimizer_facts(step.optimizer, net),
         "augment": augment_facts(step.augment),
         "normalize": step.inputs.normalize,
+        **({} if net.encoder is None else {"encoder": net.encoder.digest}),
         "sample": {"shape": step.inputs.shape, "uint8": step.inputs.dtype == torch.uint8},
     }
 
@@ -130,9 +132,16 @@ def rebuild_parts(
     augment: Augment | Sequence[Augment] | None,
 ) -> dict[str, Any]:
     """Return the parts that `facts` describe, as arguments of a learner; a user's own parts are those passed in."""
-    net = rebuild(facts["net"], net, NETS, "net")
+    with global_seed(derive(facts["settings"]["seed"], "net")):  # as it was built, for weights that are not loaded
+        net = rebuild(facts["net"], net, NETS, "net")
     if net.recipe is None and "name" in facts["net"]:  # of a user's own function, known by name
         net.recipe = facts["net"]
+    encoder = None if net.encoder is None else net.encoder.digest
+    if encoder != facts.get("encoder"):
+        raise CheckpointError(
+            f"The checkpoint's encoder is {facts.get('encoder') or 'none'}, but the net has {encoder or 'none'}: they "
+            "differ in structure or weights. Give the net with the encoder that this learner was made with."
+        )
     if facts.get("cosine"):
         net.make_cosine()
     for outputs in facts["growth"]:

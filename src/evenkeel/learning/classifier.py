@@ -164,5 +164,6 @@ class Classifier:
 
     def _scores(self, batch: Tensor) -> Tensor:
         if 0 < len(batch) <= PREDICT_BATCH:
-            return self.classify(self.inputs.to_network(batch))
-        return torch.cat([self.classify(self.inputs.to_network(part)) for part in batch.split(PREDICT_BATCH)])
+            return self.classify(self.inputs.to_network(self.inputs.encode(batch)))
+        parts = (self.inputs.encode(part) for part in batch.split(PREDICT_BATCH))
+        return torch.cat([self.classify(self.inputs.to_network(part)) for part in parts])

@@ -29,6 +29,11 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
     for each in augment if isinstance(augment, list | tuple) else [augment]:
         if each is not None and not callable(each):
             raise SettingsError(f"augment={each!r} cannot be called. Give an instance, such as CropFlip().")
+    if net.encoder is not None and augment:
+        raise SettingsError(
+            f"augment={augment!r} cannot be combined with an encoder: memory stores the encoder's outputs, so that it "
+            "runs once for each sample, and these cannot be augmented. Leave augment out."
+        )
     if "repeats" in (*vars(method), *vars(type(method))):
         raise SettingsError(
             f"{type(method).__name__} sets `repeats`, which is a setting of the learner now: Learner(..., repeats=10)."

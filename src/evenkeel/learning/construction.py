@@ -51,7 +51,7 @@ def connect(
     require_precision(precision, net)
     if compile:
         compile_in_place(net.backbone)  # the head grows
-    inputs = InputSpec(next(net.head.parameters()), normalize)
+    inputs = InputSpec(next(net.head.parameters()), normalize, net.encoder)
     generators = Generators(seed)
     if adaptor is not None:
         adaptor.attach(net, optimizer, seed)

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
@@ -25,6 +26,7 @@ from torch.export import Dim, ExportedProgram
 from evenkeel.errors import CheckpointError, SettingsError, nearest, reason
 from evenkeel.files import write_whole
 from evenkeel.learning.classifier import Classifier
+from evenkeel.learning.encoder import output
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.rng import make_generator
 
@@ -66,14 +68,17 @@ def described(path: Path) -> dict[str, Any]:
 class _Predictor(nn.Module):
     """Everything from the user's input to the prediction, as one module."""
 
-    def __init__(self, scores: nn.Module, inputs: InputSpec, known: int) -> None:
+    def __init__(self, scores: nn.Module, inputs: InputSpec, known: int, encoder: nn.Module | None) -> None:
         super().__init__()
+        self.encoder = encoder
         self.scores = scores
         self.inputs = inputs
         self.known = known
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        prepared = self.inputs.to_network(x.clone())  # a network may write into its input
+        prepared = self.inputs.scaled(x.clone())  # a network may write into its input
+        if self.encoder is not None:
+            prepared = output(self.encoder(prepared))
         scores: Tensor = self.scores(prepared)[:, : self.known]
         return {"probabilities": scores.softmax(dim=1, dtype=torch.float32), "index": scores.argmax(dim=1)}
 
@@ -103,10 +108,12 @@ def _traced(classifier: Classifier) -> ExportedProgram:
 def _predictor(copy: Classifier) -> _Predictor:
     """Return the predictor of a copied classifier, on the CPU."""
     scores = copy.method.exported(copy.net, copy.memory).cpu().requires_grad_(False)
-    for tensor in chain(scores.parameters(), scores.buffers()):
+    encoder = None if copy.inputs.encoder is None else deepcopy(copy.inputs.encoder.module).cpu()
+    parts = [scores] if encoder is None else [scores, encoder]
+    for tensor in chain.from_iterable(chain(part.parameters(), part.buffers()) for part in parts):
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # else torch.export.save warns
     inputs = InputSpec(next(copy.net.cpu().head.parameters()), copy.inputs.normalize)
-    return _Predictor(scores, inputs, len(copy.classes))
+    return _Predictor(scores, inputs, len(copy.classes), encoder)
 
 
 # The description in a file

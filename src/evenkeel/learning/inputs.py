@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError, reason
+from evenkeel.learning.encoder import Encoder
 from evenkeel.learning.torch_utils import are_finite, sent
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
@@ -20,13 +21,14 @@ class InputSpec:
     `normalize=(mean, std)` then subtracts and divides, along the first dimension of a sample.
     """
 
-    def __init__(self, like: Tensor, normalize: Moments | None) -> None:
+    def __init__(self, like: Tensor, normalize: Moments | None, encoder: Encoder | None = None) -> None:
         self.normalize = None if normalize is None else (_numbers(normalize[0]), _numbers(normalize[1]))
         self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
         self.dtype: torch.dtype | None = None
+        self.encoder = encoder  # what turns samples into those that are stored; None: they are stored as they are
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
-        self._scaled: dict[tuple[float, int], tuple[Tensor, Tensor]] = {}  # by scale and dimensions of a batch
+        self._ready: dict[int, dict[float, tuple[Tensor, Tensor]]] = {}  # moments by dimensions of a batch and scale
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
@@ -35,7 +37,7 @@ class InputSpec:
 
     def like(self, weight: Tensor) -> "InputSpec":
         """Return the same for a network with this weight, which may be on another device."""
-        other = InputSpec(weight, self.normalize)
+        other = InputSpec(weight, self.normalize, self.encoder)
         other.shape, other.dtype = self.shape, self.dtype
         return other
 
@@ -72,7 +74,7 @@ class InputSpec:
                 f"{batch.shape[1]}.{_hint(batch)}"
             )
         try:
-            forward(self.to_network(batch[:2].clone()))
+            forward(self.to_network(self.encode(batch[:2].clone())))
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             if isinstance(error, InputError | SettingsError) and not _hint(batch):
                 raise
@@ -85,19 +87,33 @@ class InputSpec:
     def accept(self, batch: Tensor) -> None:
         """Record the shape and dtype of these samples: later ones must have the same."""
         self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
+        if self._moments is not None and batch.dim() not in self._ready:
+            self._ready[batch.dim()] = {scale: self._shift_and_scale(scale, batch.dim()) for scale in (1.0, 255.0)}
+
+    def encode(self, batch: Tensor) -> Tensor:
+        """Return samples as they are stored: those given, or what the encoder makes of them."""
+        return batch if self.encoder is None else self.encoder(self.scaled(batch))
 
     def to_network(self, batch: Tensor) -> Tensor:
-        """Return stored samples as network input: scaled and normalised."""
+        """Return stored samples as network input."""
+        return self.scaled(batch) if self.encoder is None else batch.to(self._like.device, self._like.dtype)
+
+    def scaled(self, batch: Tensor) -> Tensor:
+        """Return samples scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         batch = sent(batch, self._like.device)
         if self._moments is None:
             x = batch.to(self._like.dtype)
             return x if scale == 1.0 else x.div_(scale)
-        if (scale, batch.dim()) not in self._scaled:
-            mean, std = (scale * values.view(-1, *[1] * (batch.dim() - 2)) for values in self._moments)
-            self._scaled[scale, batch.dim()] = mean, std
-        mean, std = self._scaled[scale, batch.dim()]
+        ready = self._ready.get(batch.dim())
+        mean, std = ready[scale] if ready else self._shift_and_scale(scale, batch.dim())
         return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
+
+    def _shift_and_scale(self, scale: float, dimensions: int) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation of samples with this scale, as broadcast over a batch."""
+        assert self._moments is not None
+        mean, std = (scale * values.view(-1, *[1] * (dimensions - 2)) for values in self._moments)
+        return mean, std
 
 
 def _as_tensor(x: object) -> Tensor:

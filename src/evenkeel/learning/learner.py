@@ -191,14 +191,14 @@ class Learner:
         new = self.labels.unknown(labels)
         if self._inputs.shape is None:
             self._inputs.fits(batch, self._classifier.classify)
-            compatibility.require_room(self.memories, batch)
+            compatibility.require_room(self.memories, self._inputs.encode(batch[:1]))
             if self.augment is not None:
                 self.augment(batch[:1].clone(), torch.Generator())  # raises if it cannot process such samples
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._inputs.accept(batch)
         self.labels.add(new)
-        rows = {"x": batch, "y": self.labels.outputs(labels), "key": keys}
+        rows = {"x": self._inputs.encode(batch), "y": self.labels.outputs(labels), "key": keys}
         try:
             rows, apart = self._step.without_held_out(rows)
             outcomes = self._step.train(rows, self.repeats)
@@ -277,7 +277,7 @@ class Learner:
             return None
         generator = make_generator(self.seed, f"alignment {self.step}")
         with torch.inference_mode(False), torch.enable_grad():
-            return self._step.alignment(batch, self.labels.outputs(labels), generator)
+            return self._step.alignment(self._inputs.encode(batch), self.labels.outputs(labels), generator)
 
     # Saving and resuming
 

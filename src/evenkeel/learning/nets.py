@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import SettingsError, nearest
+from evenkeel.learning.encoder import Encoder
 from evenkeel.learning.heads import CosineHead, GrowingHead
 from evenkeel.learning.registry import Recipe
 from evenkeel.learning.torch_utils import tensor_version
@@ -19,18 +20,28 @@ PREDICT_BATCH = 128  # samples per forward outside a step: the fastest for a con
 class Net(nn.Module):
     """A network made of a backbone and a head, which may be any modules.
 
+    encoder: a module in front of the backbone that is never trained (a pretrained one, say). A learner runs it once for
+    each sample, and stores its outputs; so the net itself takes what the encoder returns. frozen: the backbone is such
+    an encoder, and only the head is trained.
+
     >>> net = Net(nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU()), nn.Linear(8, 3))
     >>> net(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
+    def __init__(
+        self, backbone: nn.Module, head: nn.Module, *, encoder: nn.Module | None = None, frozen: bool = False
+    ) -> None:
         super().__init__()
         if not all(isinstance(getattr(head, name, None), int) for name in ("in_features", "out_features")):
             raise SettingsError(
                 f"The head is a {type(head).__name__}; it must be an nn.Linear, or a module with integer "
                 "`in_features` and `out_features` that maps (n, in_features) to (n, out_features)."
             )
+        if frozen:
+            encoder = backbone if encoder is None else nn.Sequential(encoder, backbone)
+            backbone = nn.Identity()
+        self.encoder = None if encoder is None else Encoder(encoder)  # no submodule: nobody trains, saves or copies it
         self.backbone = backbone
         self.head = head
         self.recipe: Recipe | None = None  # how to rebuild this net; None for a user's own modules
@@ -38,11 +49,11 @@ class Net(nn.Module):
         self._cut: _Cut | None = None
 
     @classmethod
-    def split(cls, model: nn.Module, head: str = "fc") -> "Net":
+    def split(cls, model: nn.Module, head: str = "fc", *, frozen: bool = False) -> "Net":
         """Cut a whole classifier at its last linear layer, the submodule called `head` ("fc", "classifier.1", ...).
 
         `model` itself is not changed and shares its parameters with the net: it follows what the net learns, until the
-        first output is added or a method replaces the head by a cosine head.
+        first output is added or a method replaces the head by a cosine head. frozen: only the head is trained.
 
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> x = torch.ones(2, 4)
@@ -57,8 +68,8 @@ class Net(nn.Module):
                 f"{choices}.{nearest(head, linear)}"
             )
         cut = _Cut()
-        net = cls(_replace(model, head.split("."), cut), model.get_submodule(head))
-        net._cut = cut
+        net = cls(_replace(model, head.split("."), cut), model.get_submodule(head), frozen=frozen)
+        net._cut = None if frozen else cut
         return net
 
     @property

@@ -1,5 +1,6 @@
 """The pipe between a service and its worker, and what goes through it."""
 
+import io
 import pickle
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -8,6 +9,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from evenkeel.learning.classifier import Classifier
+from evenkeel.learning.encoder import ENCODERS, Encoder
 from evenkeel.learning.learner import Learner
 from evenkeel.service.store.counters import Counters, percent_right
 
@@ -65,9 +67,10 @@ def send(connection: Connection, message: tuple[str, Any]) -> None:
 
     The connection's own pickling would leave tensors in shared memory, to be fetched from a sender that may be dead.
     """
-    content = pickle.dumps(message, protocol=5)
+    content = io.BytesIO()
+    _Pickler(content, protocol=5).dump(message)
     try:
-        connection.send_bytes(content)
+        connection.send_bytes(content.getbuffer())
     except OSError as error:
         raise PipeError from error
 
@@ -78,8 +81,20 @@ def receive(connection: Connection) -> tuple[str, Any]:
         content = connection.recv_bytes()
     except (EOFError, OSError) as error:
         raise PipeError from error
-    message: tuple[str, Any] = pickle.loads(content)  # between our own two processes
+    message: tuple[str, Any] = _Unpickler(io.BytesIO(content)).load()  # between our own two processes
     return message
+
+
+class _Pickler(pickle.Pickler):
+    """Sends an encoder by its digest: it never changes, and both processes have it."""
+
+    def persistent_id(self, value: object) -> str | None:
+        return value.digest if isinstance(value, Encoder) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, digest: str) -> Encoder:
+        return ENCODERS[digest]
 
 
 class WorkerPipe:
