@@ -52,7 +52,7 @@ DIGITS = {
 @cache
 def same_bits() -> bool:
     """Whether this processor rounds as the one on file did; only if not, numbers are compared with a tolerance."""
-    return arithmetic() == EXPECTED["arithmetic"]
+    return bool(arithmetic() == EXPECTED["arithmetic"])
 
 
 @pytest.fixture(autouse=True)
