@@ -29,7 +29,7 @@ def keel(
     device: str | torch.device = "auto",
     seed: int = 0,
 ) -> Learner:
-    """Return a learner with the recipe that this library recommends; provisional, see presets/keel.toml.
+    """Return a learner with the recipe that this library recommends; presets/keel.toml says how it was chosen.
 
     budget: what learning may cost, in units of plain experience replay with the same batches; the recipe is the most
     expensive one within it. The other arguments are those of `Learner`.
