@@ -87,11 +87,11 @@ class InputSpec:
         self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
 
     def to_network(self, batch: Tensor) -> Tensor:
-        """Return stored samples as network input: scaled and normalised."""
+        """Return stored samples as network input: scaled, normalised, and always a copy, which a net may write into."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         batch = sent(batch, self._like.device)
         if self._moments is None:
-            x = batch.to(self._like.dtype)
+            x = batch.to(self._like.dtype, copy=True)
             return x if scale == 1.0 else x.div_(scale)
         if (scale, batch.dim()) not in self._scaled:
             mean, std = (scale * values.view(-1, *[1] * (batch.dim() - 2)) for values in self._moments)
@@ -104,7 +104,7 @@ def _as_tensor(x: object) -> Tensor:
     if isinstance(x, Tensor):
         if x.layout != torch.strided:
             raise InputError(f"x is a {x.layout} tensor; give it as x.to_dense().")
-        return x.detach().clone()  # a copy: the caller may reuse it, and a network may write into its input
+        return x.detach()
     try:
         array: np.ndarray[Any, Any] = np.array(x)
     except (ValueError, RuntimeError) as error:
