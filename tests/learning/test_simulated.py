@@ -18,7 +18,7 @@ from evenkeel.learning.devices import ACCELERATORS
 from evenkeel.learning.export import _predictor
 from tests.helpers.cases import thinned
 from tests.helpers.simulated import NAME, Simulated, on_simulated_device, read_backs, require_same
-from tests.helpers.small_learners import PAIRS, Batch, batches, make_learner, make_net
+from tests.helpers.small_learners import METHODS, PAIRS, Batch, batches, make_learner, make_net
 
 
 def learn(learner: ek.Learner, given: list[Batch]) -> list[ek.StepRecord]:
@@ -144,6 +144,30 @@ def test_auto_leaves_a_net_where_it_is() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ACCELERATORS, "cuda", lambda: 1)  # comes first
         assert ek.Learner(make_net().to(NAME), ek.ER()).device.type == NAME
+
+
+@pytest.mark.parametrize("method", ["er", "derpp", "bic", "icarl", "mir", "gdumb"])
+@on_simulated_device
+def test_a_memory_on_the_host_gives_the_same_learner(method: str, tmp_path: Path) -> None:
+    """A column that the method stores is read back; samples never are."""
+    there, here = (
+        ek.Learner(make_net(), METHODS[method](), memory=ek.Memory(8, device=each), replay=4, device=NAME)
+        for each in ("cpu", "auto")
+    )
+    for learner in (there, here):
+        for x, y in batches([0, 1], 2):
+            with read_backs() as read:
+                learner.learn(x, y)
+            assert len(read) <= 1 + 2 * (learner is there and method == "derpp")
+        learner.boundary()
+        learn(learner, batches([2, 3])) if method != "derpp" else learner.learn(*batches([2, 3])[0])
+    assert {there.memory.column(name).device.type for name in there.memory._columns} == {"cpu"}
+    assert here.memory.column("x").device.type == NAME
+    require_same(predicted(there, tmp_path), predicted(here, tmp_path))
+    there.save(tmp_path / "learner")
+    again = ek.Learner.load(tmp_path / "learner", net=make_net(), device=NAME)
+    assert again.memory.column("x").device.type == "cpu"
+    require_same(again.learn(*batches([1, 3])[0]), here.learn(*batches([1, 3])[0]))
 
 
 READS: dict[str, Callable[[Tensor], object]] = {

@@ -32,7 +32,7 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
     return Learner(
         _net(config, sample, 1 if classes is None else len(classes)),
         **parts,
-        memory=memory_for(parts["method"], config.memory.capacity, config.memory.policy),
+        memory=memory_for(parts["method"], **dict(config.memory)),
         optimizer=config.optimizer.make,
         classes=classes,
         device=config.device,

@@ -46,7 +46,7 @@ from evenkeel.learning.compatibility import require_settings
 from evenkeel.learning.devices import AUTO, require_name
 from evenkeel.learning.learner import PARTS as PARTS_OF_LEARNER
 from evenkeel.learning.learner import Learner
-from evenkeel.learning.memory import Memory
+from evenkeel.learning.memory import DEVICES, Memory
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.optimizers import LR, OPTIMIZERS
 from evenkeel.learning.policies import POLICIES
@@ -85,10 +85,12 @@ class MemorySettings(StrictModel):
     """Number of samples, or a size such as "8MB" for everything stored"""
     policy: Annotated[str | None, OR_NONE] = None
     """Reservoir, or balanced: equal shares per class. none: the method's default"""
+    device: str = DEVICES[0]
+    """Where samples are kept: auto, with the network, or cpu"""
 
     @model_validator(mode="after")
     def _check_values(self) -> "MemorySettings":
-        Memory(self.capacity, policy=self.policy or POLICIES[0])
+        Memory(self.capacity, policy=self.policy or POLICIES[0], device=self.device)
         return self
 
 

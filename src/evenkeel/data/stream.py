@@ -1,7 +1,9 @@
 """Streams: batches in order of arrival, starting at any step."""
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from typing import Any, Protocol
@@ -41,11 +43,15 @@ class Stream(Protocol):
 class PlannedStream:
     """The training samples of a data set in the order of a plan, in batches that never cross the end of a task's pass.
 
-    drop_last: omit an incomplete batch at the end of each pass, as the CBA authors do.
+    drop_last: omit an incomplete batch at the end of each pass, as the CBA authors do. ahead: a thread reads the next
+    batch while one is learned, into pinned memory if there is a GPU to copy it to.
     """
 
-    def __init__(self, split: Split, plan: Plan, classes: Sequence[str], *, batch: int, drop_last: bool) -> None:
+    def __init__(
+        self, split: Split, plan: Plan, classes: Sequence[str], *, batch: int, drop_last: bool, ahead: bool = False
+    ) -> None:
         whole_number("batch", batch, at_least=1)
+        self._ahead = ahead
         self.seen: dict[Hashable, None] = {}
         self.so_far: str | None = None
         self._split, self._plan, self._classes = split, plan, classes
@@ -74,19 +80,25 @@ class PlannedStream:
         if start:
             self._count(torch.cat([samples for _, samples, _ in self._cuts[:start]]))
         begins = list(accumulate(self.steps_by_task, initial=0))
-        for step in range(start, len(self._cuts)):
-            task, samples, homes = self._cuts[step]
-            labels = self._count(samples)
+        steps = range(start, len(self._cuts))
+        inputs = _ahead(self._pinned, steps) if self._ahead else map(self._inputs, steps)
+        for step, x in zip(steps, inputs, strict=True):
+            task, samples, _ = self._cuts[step]
             yield Batch(
-                self._inputs(samples, homes),
-                labels,
+                x,
+                self._count(samples),
                 task,
                 place=step - begins[task],
                 ends_task=step + 1 == begins[task + 1],
             )
 
-    def _inputs(self, samples: Tensor, homes: Tensor) -> Tensor:
-        """Return the samples, each transformed by the domain of its own task."""
+    def _pinned(self, step: int) -> Tensor:
+        x = self._inputs(step)
+        return x.pin_memory() if torch.cuda.is_available() else x
+
+    def _inputs(self, step: int) -> Tensor:
+        """Return the samples of a batch, each transformed by the domain of its own task."""
+        _, samples, homes = self._cuts[step]
         x = torch.from_numpy(self._split.x[samples.numpy()])  # a copy, even of a memory map
         for home in homes.unique().tolist():
             domain = self._plan.tasks[home].domain
@@ -112,8 +124,22 @@ class PlannedStream:
         return digest.hexdigest()
 
 
+def _ahead(read: Callable[[int], Tensor], steps: Iterable[int]) -> Iterator[Tensor]:
+    """Yield what `read` returns for each step; a thread reads the next one in the meantime."""
+    with ThreadPoolExecutor(1, "reading ahead") as thread:
+        waiting: deque[Future[Tensor]] = deque()
+        for step in steps:
+            waiting.append(thread.submit(read, step))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        for last in waiting:
+            yield last.result()
+
+
 class OpenStream:
     """Any iterable of (x, labels) or (x, labels, task), where tasks are numbered 0, 1, 2, ... in order.
+
+    It is read in the thread that learns, and only so far that the end of a task is known: one batch.
 
     To resume at a step, it is read again from its beginning, so it must yield the same batches each time; a digest of
     them checks that it did.

@@ -21,6 +21,7 @@ from evenkeel.data.unclean import UNCLEAN, imbalanced, noisy
 from evenkeel.errors import DataError, InputError, SettingsError
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.testset import TestSet
+from evenkeel.learning.devices import CPU, find_device
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.registry import build, named_arguments
 
@@ -72,7 +73,8 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     passes = method_of(config).mixed_passes
     if passes:
         plan = mixed(plan, passes=passes, seed=config.seed)
-    stream = PlannedStream(train, plan, data.classes, batch=config.batches.size, drop_last=config.batches.drop_last)
+    batches, ahead = config.batches, find_device(config.device).type != CPU
+    stream = PlannedStream(train, plan, data.classes, batch=batches.size, drop_last=batches.drop_last, ahead=ahead)
     return Setup(
         config=config if own is None else config.model_copy(update={"data": {"name": own.name}}),
         stream=stream,

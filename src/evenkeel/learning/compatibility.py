@@ -85,9 +85,9 @@ def require_average(method: Method, average: Decay | None, predict_with: str, di
         raise SettingsError(f"{method!r} cannot predict with averaged weights: {reason}.")
 
 
-def memory_for(method: Method, capacity: int | str, policy: str | None = None) -> Memory:
+def memory_for(method: Method, capacity: int | str, policy: str | None = None, device: str = "auto") -> Memory:
     """Return an empty memory with the policy of `method`, unless the user chooses another `policy`."""
-    return Memory(capacity, policy=policy or method.memory_policy)
+    return Memory(capacity, policy=policy or method.memory_policy, device=device)
 
 
 def require_outputs(net: Net, classes: int) -> None:

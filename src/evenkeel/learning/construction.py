@@ -60,7 +60,8 @@ def connect(
     require_held(method)
     for each in (memory, method.held):
         if each is not None:
-            each.to_network, each.augment, each.device = inputs.to_network, augment, device
+            each.to_network, each.augment = inputs.to_network, augment
+            each.to(device)
     known = {id(weight) for weight in net.parameters()}  # a method may hold the net
     own = [weight for weight in method.parameters() if weight.requires_grad and id(weight) not in known]
     if own:

@@ -95,15 +95,15 @@ class InputSpec:
         return batch if self.encoder is None else self.encoder(self.scaled(batch))
 
     def to_network(self, batch: Tensor) -> Tensor:
-        """Return stored samples as network input."""
-        return self.scaled(batch) if self.encoder is None else batch.to(self._like.device, self._like.dtype)
+        """Return stored samples as network input; always a copy, which a net may write into."""
+        return self.scaled(batch) if self.encoder is None else batch.to(self._like, copy=True)
 
     def scaled(self, batch: Tensor) -> Tensor:
         """Return samples scaled and normalised."""
         scale = 255.0 if batch.dtype == torch.uint8 else 1.0
         batch = sent(batch, self._like.device)
         if self._moments is None:
-            x = batch.to(self._like.dtype)
+            x = batch.to(self._like.dtype, copy=True)
             return x if scale == 1.0 else x.div_(scale)
         ready = self._ready.get(batch.dim())
         mean, std = ready[scale] if ready else self._shift_and_scale(scale, batch.dim())
@@ -120,7 +120,7 @@ def _as_tensor(x: object) -> Tensor:
     if isinstance(x, Tensor):
         if x.layout != torch.strided:
             raise InputError(f"x is a {x.layout} tensor; give it as x.to_dense().")
-        return x.detach().clone()  # a copy: the caller may reuse it, and a network may write into its input
+        return x.detach()
     try:
         array: np.ndarray[Any, Any] = np.array(x)
     except (ValueError, RuntimeError) as error:

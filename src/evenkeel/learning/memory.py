@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evenkeel.errors import CheckpointError, SettingsError, whole_number
+from evenkeel.errors import CheckpointError, SettingsError, one_of, whole_number
 from evenkeel.learning.byte_sizes import parse_bytes
 from evenkeel.learning.hashing import hash_key
 from evenkeel.learning.policies import Competition
@@ -17,6 +17,7 @@ from evenkeel.learning.types import Draw
 
 ON_HOST = ("y", "key", "priority")
 OWN_COLUMNS = ("x", *ON_HOST)
+DEVICES = ("auto", "cpu")
 
 
 class Memory:
@@ -24,7 +25,8 @@ class Memory:
 
     `capacity` is a number of samples or an amount of bytes ("8MB"). `policy`: "reservoir" keeps a uniform sample of the
     stream; "balanced" gives every class an equal share (what a rare class cannot fill goes to the others) and keeps a
-    uniform sample of each class.
+    uniform sample of each class. `device`: "auto" keeps samples, and what methods store with them, where the network
+    is; "cpu" on the host, for a memory that would not fit there.
 
     >>> memory = Memory(2)
     >>> generator = torch.Generator().manual_seed(0)
@@ -33,16 +35,18 @@ class Memory:
     (2, 5, torch.Size([2]))
     """
 
-    def __init__(self, capacity: int | str, *, policy: str = "reservoir") -> None:
+    def __init__(self, capacity: int | str, *, policy: str = "reservoir", device: str = "auto") -> None:
         self.capacity = capacity
         self.policy = policy
+        self.device = device
+        one_of("memory.device", device, DEVICES)
         self._competition = Competition(policy)
         self.budget = parse_bytes(capacity) if isinstance(capacity, str) else None  # in bytes
         # The number of slots of a memory in bytes is known only with the first sample.
         self.slots = 0 if isinstance(capacity, str) else whole_number("memory", capacity, at_least=1)
         self.to_network: Callable[[Tensor], Tensor] = torch.clone  # stored samples to network input; set by a learner
         self.augment: Callable[[Tensor, torch.Generator], Tensor] | None = None  # likewise; None: no augmentation
-        self.device: torch.device | None = None  # of samples and what methods store; None: where they come from
+        self.place: torch.device | None = None  # of samples and what methods store; None: where they come from
         self.version = 0  # increases with each change
         self.seen = 0
         self._filled = 0
@@ -64,14 +68,14 @@ class Memory:
         if self.budget is not None:
             taken = max(1, int(self.budget * share))
             self.budget -= taken
-            return Memory(f"{taken}B", policy="balanced")
+            return Memory(f"{taken}B", policy="balanced", device=self.device)
         taken = max(1, round(self.slots * share))
         if taken >= self.slots:
             raise SettingsError(
                 f"memory={self.capacity}: holding out {share} of it leaves no sample to train on; make it larger."
             )
         self.slots -= taken
-        return Memory(taken, policy="balanced")
+        return Memory(taken, policy="balanced", device=self.device)
 
     def column(self, name: str) -> Tensor:
         """Return (len(self), ...) a view of the filled rows of column `name`."""
@@ -79,7 +83,7 @@ class Memory:
 
     def samples(self, rows: Tensor | slice = slice(None)) -> Draw:
         """Return stored samples as network input, without augmentation."""
-        return self._as_draw(self.column("x")[rows].clone(), self.column("y")[rows])
+        return self._as_draw(self.column("x")[rows], self.column("y")[rows])
 
     def views(self, rows: Tensor, generator: torch.Generator) -> Draw:
         """Return stored samples as network input, augmented as in training."""
@@ -194,13 +198,13 @@ class Memory:
         self.version += 1
 
     def to(self, device: torch.device) -> None:
-        """Move the stored samples to another device."""
-        self.device = device
+        """Move the stored samples to another device, unless they are to stay on the host."""
+        self.place = torch.device("cpu") if self.device == "cpu" else device
         self._columns = {name: column.to(self._place(name, column)) for name, column in self._columns.items()}
         self.version += 1
 
     def _place(self, name: str, column: Tensor) -> torch.device:
-        return torch.device("cpu") if name in ON_HOST else self.device or column.device
+        return torch.device("cpu") if name in ON_HOST else self.place or column.device
 
     def _allocate(self, rows: Mapping[str, Tensor]) -> None:
         if self.budget is not None:

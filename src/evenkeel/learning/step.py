@@ -97,7 +97,7 @@ class Step:
         """Make `repeats` updates on the rows, then store them."""
         if not len(rows["y"]):
             return []
-        x = sent(rows["x"], self.memory.device or self.device)
+        x = sent(rows["x"], self.memory.place or self.device)
         with torch.inference_mode(False), torch.enable_grad():
             outcomes = [self(x, rows["y"]) for _ in range(repeats if self.method.trains else 0)]
         columns = self.remembered(outcomes[0].new) if outcomes else {}  # as it was before any update on these samples
@@ -182,7 +182,7 @@ class Step:
 
         y: their outputs, on the host.
         """
-        plain = self.inputs.to_network(x.clone()) if self.method.second_view else None
+        plain = self.inputs.to_network(x) if self.method.second_view else None
         x = self.inputs.to_network(x if self.augment is None else self.augment(x, generator))
         stored = {name: sent(column, x.device) for name, column in columns.items()}
         if plain is not None:
@@ -192,7 +192,8 @@ class Step:
 
     def _training_draws(self, batch: Tensor, y: Tensor, draw: torch.Generator, augment: torch.Generator) -> list[Draw]:
         """Return the incoming batch, and as many memory draws as the method uses."""
-        new = self._shown(batch.clone(), y, {}, augment)  # the batch itself is stored later, untouched
+        # The batch itself is stored later, so that no augmentation may write into it.
+        new = self._shown(batch if self.augment is None else batch.clone(), y, {}, augment)
         drawn = partial(self._draw, draw, augment)
         old = [
             self.method.retrieve(self.net, self.optimizer, new, drawn, self.replay)
