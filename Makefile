@@ -37,6 +37,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run_cost.py
 	$(BIN)/python benchmarks/grid_speed.py
 	$(BIN)/python benchmarks/service_load.py --write
+	$(BIN)/python benchmarks/service_load.py --overload 10 --seconds 60 --teach 2100 --write
+	$(BIN)/python -m benchmarks.service_ratio --write
+	$(BIN)/python -m benchmarks.prediction_cost --write
+	$(BIN)/python -m benchmarks.many_classes --write
 	$(BIN)/python benchmarks/body_cost.py
 
 # Fill the tables and figures of README and docs from the ledgers under results/ and from the code.

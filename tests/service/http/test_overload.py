@@ -2,14 +2,17 @@
 
 import http.client
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from evenkeel.service.service import Service
+from evenkeel.service.store.predictions import Predictions
 from tests.helpers.processes import LONG
 from tests.helpers.services import examples, teach
 from tests.helpers.serving import VECTORS, Hosted, Line
@@ -147,3 +150,22 @@ def test_the_first_connections_are_closed_when_there_are_too_many(full: Hosted) 
         for _ in range(CONNECTIONS):
             stack.enter_context(Line(full, GET))
         assert first.received() == b""  # and not because it was slow: that would take minutes
+
+
+def test_others_are_served_while_many_are_forgotten(full: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, served, forget = threading.Event(), threading.Event(), Predictions.forget
+
+    def slowly(self: Predictions, ids: Sequence[str]) -> list[str]:
+        begun.set()
+        assert served.wait(LONG)
+        return forget(self, ids)
+
+    monkeypatch.setattr(Predictions, "forget", slowly)
+    with ThreadPoolExecutor(1) as other, httpx.Client(base_url=full.url, timeout=LONG) as client:
+        forgetting = other.submit(client.post, "/v1/forget", json={"ids": ["unknown"]})
+        assert begun.wait(LONG)
+        try:
+            assert full.client.get("/healthz", timeout=LONG / 10).status_code == 200
+        finally:
+            served.set()
+        assert forgetting.result().json()["unknown"] == ["unknown"]
