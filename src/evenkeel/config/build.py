@@ -33,7 +33,7 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
     """
     parts = parts_of(config)
     return Learner(
-        _net(config, sample, 1 if classes is None else len(classes)),
+        make_net(config, sample, 1 if classes is None else len(classes)),
         **parts,
         memory=memory_for(parts["method"], config.memory.capacity, config.memory.policy),
         optimizer=config.optimizer.make,
@@ -70,7 +70,7 @@ def task_free() -> str:
     return ", ".join(name for name, kind in METHODS.items() if not (kind.needs_boundaries or kind.bound))
 
 
-def _net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
+def make_net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
     """Return the network for samples of this shape."""
     if is_channels_last(sample):
         raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")

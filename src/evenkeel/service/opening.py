@@ -14,6 +14,7 @@ from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.learning.learner import Learner
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
+from evenkeel.service.learners import learner_from
 from evenkeel.service.store import queries, version_rows, versions
 from evenkeel.service.store.agreement import disagreement, position_of, ways_out
 from evenkeel.service.store.counters import Counters
@@ -28,10 +29,11 @@ from evenkeel.service.worker.pipe import Published
 
 @dataclass(frozen=True)
 class Start:
-    """How to start: from an earlier version, or with a new journal."""
+    """How to start: from an earlier version, with a new journal, or a new folder from the learner in a file."""
 
     rollback: int | None = None
     new_journal: bool = False
+    learner: Path | None = None
 
 
 def open_journal(model_folder: ModelFolder, config: ServiceConfig, start: Start) -> tuple[Journal, str | None]:
@@ -68,7 +70,7 @@ def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
 
 def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> Resumed:
     """Return what to resume from: the current version, or an earlier one that becomes the current one."""
-    _require_same_learner(model_folder, config, journal)
+    _require_same_learner(model_folder, config, journal, start)
     keep = config.checkpoints.keep
     if start.rollback is None:
         try:
@@ -158,12 +160,12 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers)) or "none"
 
 
-def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
+def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> None:
     """Raise SettingsError if the folder holds another learner; save a new one if it holds none."""
     before = journal.do(partial(queries.value, name="learner"))
     now = config.determining()
     if before is None:
-        versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints.keep)
+        versions.save(model_folder, journal, first_learner(config, start), Counters(), 0, keep=config.checkpoints.keep)
         journal.do(partial(queries.set_value, name="learner", value=json.dumps(now)))
         return
     changes = differences(without_rar(json.loads(before)), now)
@@ -189,6 +191,11 @@ def _set_aside_unknown(model_folder: ModelFolder, journal: Journal) -> None:
     known = {version.number for version in journal.do(version_rows.kept)}
     unknown = [number for number in model_folder.versions() if number not in known]
     model_folder.set_aside(*map(model_folder.version, unknown))
+
+
+def first_learner(config: ServiceConfig, start: Start) -> Learner:
+    """Return the learner of a new folder: a new one, or the one in a file."""
+    return fresh(config) if start.learner is None else learner_from(start.learner, config)
 
 
 def fresh(config: ServiceConfig) -> Learner:

@@ -86,9 +86,16 @@ class ModelFolder:
             self._lock.close()
 
     def read(
-        self, source: str | Path | Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+        self,
+        source: str | Path | Mapping[str, Any] | None = None,
+        overrides: Sequence[str] = (),
+        *,
+        trusted: bool = True,
     ) -> ServiceConfig:
-        """Return the config of this folder, or the one given for it. Writes nothing."""
+        """Return the config of this folder, or the one given for it. Writes nothing.
+
+        trusted: whether parts that `source` names are imported; those that the folder itself names never are.
+        """
         if source is None and self.exists:
             return load_service(without_rar(read_tables(self.path / CONFIG)), overrides, trusted=False)
         if source is None and not overrides:
@@ -98,7 +105,7 @@ class ModelFolder:
             )
         if not self.exists and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")
-        return load_service({} if source is None else source, overrides)
+        return load_service({} if source is None else source, overrides, trusted=trusted)
 
     def make(self) -> None:
         """Create the folder; raise SettingsError if that is not possible."""
