@@ -61,6 +61,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.learning.methods import Method as Method
     from evenkeel.learning.methods import cross_entropy as cross_entropy
     from evenkeel.learning.nets import Net as Net
+    from evenkeel.learning.pretrained import TextEncoder as TextEncoder
     from evenkeel.learning.types import Draw as Draw
     from evenkeel.learning.types import StepRecord as StepRecord
     from evenkeel.learning.types import View as View
@@ -109,6 +110,7 @@ PUBLIC = {  # the public names, by the module that defines them
         *("Method", "cross_entropy"),
     ],
     "learning.nets": ["Net"],
+    "learning.pretrained": ["TextEncoder"],
     "learning.types": ["Draw", "StepRecord", "View"],
     "learning.zoo": ["NETS", "convnet", "mlp", "resnet18"],
     "results.records": ["Aligned", "Anytime", "Ended", "Started", "Stepped", "Tested"],

@@ -55,6 +55,23 @@ def test_every_kind_of_part_enters_a_run_by_its_name_and_resumes_exactly(own_mod
     assert repr(learner.method) == "Cautious(share=0.25)"
 
 
+def test_an_encoder_of_ones_own_is_named_within_the_net(own_module: str, tmp_path: Path) -> None:
+    net = {"name": "mlp", "hidden": [4], "encoder": {"name": f"{own_module}:encoder", "width": 5}}
+    config = ek.load_config({**tables(own_module), "net": net, "augment": None, "evaluation": {"alignment": 1}})
+    *whole, last = ek.run(config, out=tmp_path / "whole")
+    for record in ek.run(config, out=tmp_path / "cut", save_every=0):
+        if isinstance(record, ek.Stepped) and record.step == 2:
+            break
+    assert [*ek.run(config, out=tmp_path / "cut")] == [*whole, last]
+    learner = ek.Learner.load(tmp_path / "cut" / MODEL)
+    assert learner.memory.column("x").shape[1:] == (5,)
+    grid = Grid(Ledger(tmp_path / "ledger"), [config], Execution(workers=0)).finish()
+    assert not grid.failed
+    assert [part.kind for part in own_parts(config)] == ["data", "method", "adaptor", "encoder"]
+    with pytest.raises(SettingsError, match="cannot be combined with an encoder"):
+        ek.run({**tables(own_module), "net": net})
+
+
 def test_the_file_that_defines_a_part_is_in_records_and_run_key(own_module: str, tmp_path: Path) -> None:
     config = ek.load_config({**SMALL, "method": {"name": f"{own_module}:Cautious"}})
     first, key = next(iter(ek.run(config))), run_key(config)
@@ -238,12 +255,13 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["trap:build", "os:system"])
-@pytest.mark.parametrize("kind", ["net", "method", "adaptor", "augment", "memory"])
+@pytest.mark.parametrize("kind", ["net", "method", "adaptor", "augment", "memory", "encoder"])
 def test_a_checkpoint_imports_nothing_that_it_names(trap: Path, tmp_path: Path, kind: str, name: str) -> None:
     learner = ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), memory=4)
     learner.learn(torch.zeros(2, 2), [0, 1])
     facts, tensors = learner.state()
-    checkpoint.write(tmp_path / "learner.ek", {**facts, kind: {"name": name}}, tensors)
+    change = {"net": {**facts["net"], "encoder": {"name": name}}} if kind == "encoder" else {kind: {"name": name}}
+    checkpoint.write(tmp_path / "learner.ek", {**facts, **change}, tensors)
     with pytest.raises(CheckpointError, match="a file imports nothing"):
         ek.Learner.load(tmp_path / "learner.ek")
     assert not trap.exists()

@@ -44,6 +44,10 @@ def build(*, classes, features, hidden=8):  # neither annotated nor seeded
     return ek.Net(body, nn.Linear(hidden, classes))
 
 
+def encoder(*, features, width=6):  # random, as the seed of the run says
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, width), nn.Dropout(0.5))
+
+
 def patterns(*, samples=8):
     random = np.random.default_rng(0)
     y = np.arange(4 * samples) % 4

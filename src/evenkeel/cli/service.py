@@ -43,6 +43,9 @@ Source = Annotated[
         help="A folder of images by class, a .csv, .parquet, .npz or .jsonl file, or - for JSON lines from stdin.",
     ),
 ]
+OwnNet = Annotated[
+    str | None, typer.Option("--net", help="Your own network: a function, as my_package.nets:build; as net.name.")
+]
 SampleColumn = Annotated[str | None, typer.Option("--sample", help="Column of a parquet file that holds the samples.")]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of a table that holds the labels.")]
 
@@ -51,6 +54,11 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
     folder: Folder,
     config: ConfigFile = None,
     settings: Settings = None,
+    learner: Annotated[
+        Path | None,
+        typer.Option("--from", help="Start a new folder from a saved learner (.ek), with its memory and optimizer."),
+    ] = None,
+    net: OwnNet = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. One that other machines can reach requires keys.")
     ] = "127.0.0.1",
@@ -87,7 +95,8 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
         service = Service(
             folder,
             config,
-            on_device(settings, device),
+            on_device(with_net(settings, net), device),
+            learner=learner,
             rollback=rollback,
             new_journal=new_journal,
             apart=not one_process,
@@ -103,6 +112,11 @@ def serve_command(  # noqa: PLR0917 - typer's options are parameters
         if keyring.access == "closed":
             notes.print(NOBODY.replace("MODEL_DIR", str(folder)), style="yellow", soft_wrap=True)
         run(service, listening, keyring, cast("Logged", log))
+
+
+def with_net(settings: list[str] | None, net: str | None) -> list[str]:
+    """Return overrides of a config with one for the network, if --net was given."""
+    return [*(settings or []), *([] if net is None else [f"net.name={net}"])]
 
 
 def _require_extra() -> None:
@@ -122,6 +136,7 @@ def learn_command(  # noqa: PLR0917
     settings: Settings = None,
     sample: SampleColumn = None,
     label: LabelColumn = None,
+    net: OwnNet = None,
     again: Annotated[
         bool, typer.Option("--again", help="Also teach samples that were taught from this source before.")
     ] = False,
@@ -136,7 +151,7 @@ def learn_command(  # noqa: PLR0917
     from evenkeel.service.store.model_folder import ModelFolder
 
     keep_files_private()
-    model_folder, settings = ModelFolder(folder), on_device(settings, device)
+    model_folder, settings = ModelFolder(folder), on_device(with_net(settings, net), device)
     checked = model_folder.read(config, settings)
     feed = Feed(source, checked, sample, label).items(labelled=True)
     chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.most_waiting))

@@ -5,18 +5,21 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
-from evenkeel.config.parts import prototype
+from evenkeel.config.parts import PartSettings, prototype
 from evenkeel.config.schema import LearnerConfig
 from evenkeel.errors import InputError, SettingsError
 from evenkeel.learning.adaptors import ADAPTORS, Adaptor
 from evenkeel.learning.augment import AUGMENTS
 from evenkeel.learning.compatibility import memory_for
+from evenkeel.learning.encoder import Encoder
 from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
-from evenkeel.learning.registry import build, named_arguments
+from evenkeel.learning.pretrained import MODELS, with_encoder
+from evenkeel.learning.registry import Recipe, Registry, build, named_arguments
 from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.zoo import NETS
 
@@ -30,7 +33,7 @@ def make_learner(config: LearnerConfig, sample: tuple[int, ...], classes: Sequen
     """
     parts = parts_of(config)
     return Learner(
-        _net(config, sample, 1 if classes is None else len(classes)),
+        make_net(config, sample, 1 if classes is None else len(classes)),
         **parts,
         memory=memory_for(parts["method"], **dict(config.memory)),
         optimizer=config.optimizer.make,
@@ -67,22 +70,33 @@ def task_free() -> str:
     return ", ".join(name for name, kind in METHODS.items() if not (kind.needs_boundaries or kind.bound))
 
 
-def _net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
+def make_net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Net:
     """Return the network for samples of this shape."""
     if is_channels_last(sample):
         raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")
-    measured = {"classes": outputs, "seed": config.seed, "channels": sample[0], "features": int(np.prod(sample))}
-    accepted = named_arguments(NETS[config.net["name"]])
-    supplied = {name: value for name, value in measured.items() if name in accepted}
-    with global_seed(derive(config.seed, "net")):  # a function of the user's own may take no seed
-        net = build(config.net, NETS, **supplied)
+    table = {name: value for name, value in config.net.items() if name != "encoder"}
+    encoder, recipe = None, None
+    if "encoder" in config.net:
+        encoder, recipe = _built(config.net["encoder"], MODELS, config.seed, sample=sample)
+        sample = tuple(Encoder(encoder)(torch.zeros(1, *sample)).shape[1:])
+    net, whole = _built(table, NETS, config.seed, sample=sample, classes=outputs)
     if not isinstance(net, Net):
         raise SettingsError(
             f"net.name = {config.net['name']!r} returned a {type(net).__name__}; it must return an ek.Net, which "
             "Net(backbone, head) and Net.split(model, head=...) make."
         )
-    net.recipe = net.recipe or {**config.net, **supplied}
-    return net
+    net.recipe = net.recipe or whole
+    return net if encoder is None else with_encoder(net, encoder, recipe)
+
+
+def _built(table: PartSettings, registry: Registry, seed: int, **known: Any) -> tuple[Any, Recipe]:
+    """Return what a table describes, and the whole recipe: with what the function asks for of data and seed."""
+    sample = known["sample"]
+    measured = {**known, "seed": seed, "channels": sample[0], "features": int(np.prod(sample))}
+    accepted = named_arguments(registry[table["name"]])
+    supplied = {name: value for name, value in measured.items() if name in accepted}
+    with global_seed(derive(seed, "net")):  # a function of the user's own may take no seed
+        return build(table, registry, **supplied), {**table, **supplied}
 
 
 def with_policy(config: AnyConfig) -> AnyConfig:

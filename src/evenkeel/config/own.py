@@ -93,12 +93,19 @@ def import_modules(names: Iterable[str]) -> None:
 
 def admit(tables: Mapping[str, Any]) -> None:
     """Import what the tables of a user's own config name and the registries lack; raise SettingsError if it fails."""
-    for kind in PARTS:
-        given = tables.get(kind)
+    for kind, table in _parts_in(tables):
+        if isinstance(table.get("name"), str):
+            _admit(kind, table["name"])
+
+
+def _parts_in(tables: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the kind and table of each part that the tables of a config describe, an encoder in a net included."""
+    net = tables.get("net")
+    inner = net.get("encoder") if isinstance(net, Mapping) else None
+    for kind, given in [*((kind, tables.get(kind)) for kind in PARTS), ("encoder", inner)]:
         for table in given if isinstance(given, list) else [given]:
-            name = table.get("name") if isinstance(table, Mapping) else None
-            if isinstance(name, str):
-                _admit(kind, name)
+            if isinstance(table, Mapping):
+                yield kind, table
 
 
 def _admit(kind: str, name: str) -> None:
@@ -211,14 +218,12 @@ def reference_of(part: Callable[..., Any]) -> str:
 def own_parts(config: LearnerConfig) -> list[OwnPart]:
     """Return the parts of a config that are not of this library."""
     parts = []
-    for kind in PARTS:
-        given = getattr(config, kind, None)
-        for table in given if isinstance(given, list) else [given] if given else []:
-            factory = PARTS[kind].registry.get(table["name"])
-            if factory is not None and not str(getattr(factory, "__module__", "")).startswith("evenkeel."):
-                parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory)))
-            elif factory is not None and table["name"].startswith(OBJECT):
-                parts.append(OwnPart(kind, table["name"], table["name"], None))
+    for kind, table in _parts_in({kind: getattr(config, kind, None) for kind in PARTS}):
+        factory = PARTS[kind].registry.get(table["name"])
+        if factory is not None and not str(getattr(factory, "__module__", "")).startswith("evenkeel."):
+            parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory)))
+        elif factory is not None and table["name"].startswith(OBJECT):
+            parts.append(OwnPart(kind, table["name"], table["name"], None))
     return parts
 
 

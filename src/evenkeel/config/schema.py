@@ -50,6 +50,7 @@ from evenkeel.learning.memory import DEVICES, Memory
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.optimizers import LR, OPTIMIZERS
 from evenkeel.learning.policies import POLICIES
+from evenkeel.learning.pretrained import MODELS
 from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.zoo import NETS
 
@@ -169,10 +170,12 @@ def _stream_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
     return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given"), **unclean}
 
 
+SUPPLIED = ("classes", "channels", "features", "sample", "seed")  # what a net is told of data and seed, if it asks
 PARTS: dict[str, Kind] = {
     "data": Kind(SOURCES, withheld=("root", "progress")),
     "scenario": Kind(SCENARIOS, withheld=("labels", "seed"), added=_stream_settings),
-    "net": Kind(NETS, withheld=("classes", "channels", "features", "seed")),
+    "net": Kind(NETS, withheld=SUPPLIED, added=lambda _: {"encoder": (dict[str, Any] | None, None)}),
+    "encoder": Kind(MODELS, withheld=SUPPLIED),  # of a net
     "method": Kind(METHODS, buildable=True),
     "adaptor": Kind(ADAPTORS, buildable=True, optional=True),
     "augment": Kind(AUGMENTS, buildable=True, optional=True, several=True),
@@ -203,11 +206,11 @@ class LearnerConfig(StrictModel):
         kind = PARTS[where]
         if kind.optional and (not given or (isinstance(given, Mapping) and given.get("name") == "none")):
             return None
-        return (
-            complete_list(where, given, kind)
-            if kind.several and isinstance(given, list)
-            else complete(where, given, kind)
-        )
+        if kind.several and isinstance(given, list):
+            return complete_list(where, given, kind)
+        table = complete(where, given, kind)
+        encoder = table.pop("encoder", None)
+        return table if encoder is None else {**table, "encoder": complete("net.encoder", encoder, PARTS["encoder"])}
 
     @field_serializer(*PARTS, check_fields=False)
     def _written(

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def huggingface(
 ) -> DataSet:
     """A Hugging Face data set by its name on the hub or a path, from the user's cache; needs the package datasets."""
     try:
-        from datasets import load_dataset
+        load_dataset: Any = import_module("datasets").load_dataset
     except ImportError:
         raise DataError("data.name = 'huggingface' needs the package datasets: pip install datasets.") from None
     try:

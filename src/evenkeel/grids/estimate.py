@@ -9,6 +9,7 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from evenkeel.config.build import method_of, with_policy
@@ -152,14 +153,18 @@ def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]
     device = next(net.parameters()).device
     x, y = torch.rand(shape, device=device), torch.zeros(shape[0], dtype=torch.long, device=device)
 
+    def logits() -> Tensor:
+        out: Tensor = net(x if net.encoder is None else net.encoder(x))  # more than replayed samples need
+        return out
+
     def both() -> None:
-        loss = F.cross_entropy(net(x), y)
+        loss = F.cross_entropy(logits(), y)
         loss.backward()
         loss.item()  # waits for a device that computes on its own
 
     def forward() -> None:
         with torch.no_grad():
-            net(x).sum().item()
+            logits().sum().item()
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

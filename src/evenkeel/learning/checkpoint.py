@@ -20,10 +20,12 @@ from evenkeel.files import replacing
 from evenkeel.learning.adaptors import ADAPTORS, Adaptor
 from evenkeel.learning.augment import Augment, augment_facts, rebuild_augment
 from evenkeel.learning.checkpoint_1 import from_format_1
+from evenkeel.learning.encoder import ENCODERS
 from evenkeel.learning.memory import MEMORIES, Memory
 from evenkeel.learning.methods import METHODS, Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer_again, optimizer_facts
+from evenkeel.learning.pretrained import MODELS, with_encoder
 from evenkeel.learning.registry import describe, rebuild
 from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.step import Step
@@ -132,10 +134,18 @@ def rebuild_parts(
     augment: Augment | Sequence[Augment] | None,
 ) -> dict[str, Any]:
     """Return the parts that `facts` describe, as arguments of a learner; a user's own parts are those passed in."""
+    rebuilt = net is None
     with global_seed(derive(facts["settings"]["seed"], "net")):  # as it was built, for weights that are not loaded
-        net = rebuild(facts["net"], net, NETS, "net")
-    if net.recipe is None and "name" in facts["net"]:  # of a user's own function, known by name
-        net.recipe = facts["net"]
+        recipe = {name: value for name, value in facts["net"].items() if name != "encoder"}
+        net = rebuild(recipe, net, NETS, "net")
+    if net.recipe is None and "name" in recipe:  # of a user's own function, known by name
+        net.recipe = recipe
+    if "encoder" in facts["net"] and net.encoder is None:
+        with global_seed(derive(facts["settings"]["seed"], "net")):
+            module = rebuild(facts["net"]["encoder"], None, MODELS, "encoder")
+        with_encoder(net, module, facts["net"]["encoder"])
+    if rebuilt and net.encoder is not None:  # one that this process has is shared
+        net.encoder = ENCODERS.get(facts.get("encoder", ""), net.encoder)
     encoder = None if net.encoder is None else net.encoder.digest
     if encoder != facts.get("encoder"):
         raise CheckpointError(

@@ -61,6 +61,10 @@ class Classifier:
             self.inputs.fits(batch, self.classify)
         return self._scores(batch)
 
+    def logits_of_stored(self, x: Tensor) -> Tensor:
+        """Return (n, outputs) scores of samples of memory, which an encoder has seen before."""
+        return torch.cat([self.classify(self.inputs.to_network(part)) for part in x.split(PREDICT_BATCH)])
+
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """Return (n, classes) probabilities, in the order of `classes`."""
         return self._labelled(x).double().softmax(dim=1).cpu().numpy()
@@ -165,5 +169,4 @@ class Classifier:
     def _scores(self, batch: Tensor) -> Tensor:
         if 0 < len(batch) <= PREDICT_BATCH:
             return self.classify(self.inputs.to_network(self.inputs.encode(batch)))
-        parts = (self.inputs.encode(part) for part in batch.split(PREDICT_BATCH))
-        return torch.cat([self.classify(self.inputs.to_network(part)) for part in parts])
+        return self.logits_of_stored(self.inputs.encode(batch))

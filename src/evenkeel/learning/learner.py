@@ -254,6 +254,10 @@ class Learner:
         """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
         return self._classifier.logits(x)
 
+    def logits_of_stored(self, x: Tensor) -> Tensor:
+        """Return (n, outputs) scores of samples as memory holds them: what an encoder returned, if there is one."""
+        return self._classifier.logits_of_stored(x)
+
     def predict_proba(self, x: object) -> NDArray[np.float64]:
         """Return (n, classes) probabilities, in the order of `classes`."""
         return self._classifier.predict_proba(x)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from evenkeel.errors import InputError, whole_number
+from evenkeel.learning import pretrained as pretrained_models
 from evenkeel.learning.nets import Net
 from evenkeel.learning.registry import plain
 from evenkeel.learning.rng import derive, global_seed
@@ -165,4 +166,43 @@ def mlp(*, features: int, classes: int, hidden: Sequence[int] = (512,), seed: in
     return Net(_Vectors(*layers, features=features), head)
 
 
-NETS: dict[str, Callable[..., Net]] = {"resnet18": resnet18, "convnet": convnet, "mlp": mlp}
+@_with_recipe
+def timm(
+    *,
+    classes: int,
+    model: str,
+    pretrained: bool = True,
+    frozen: bool = False,
+    channels: int = 3,
+    sample: Sequence[int] = (3, 224, 224),
+    seed: int = 0,
+) -> Net:
+    """A model of timm by its name, for images, with a new head. frozen: only the head is trained."""
+    body = pretrained_models.timm(model=model, pretrained=pretrained, channels=channels, seed=seed)
+    with global_seed(derive(seed, "net")):
+        return pretrained_models.whole_net(body, classes, sample, frozen=frozen)
+
+
+@_with_recipe
+def huggingface(
+    *,
+    classes: int,
+    model: str,
+    pretrained: bool = True,
+    frozen: bool = False,
+    sample: Sequence[int] = (3, 224, 224),
+    seed: int = 0,
+) -> Net:
+    """A vision model of Hugging Face by its name or folder, with a new head. frozen: only the head is trained."""
+    body = pretrained_models.huggingface(model=model, pretrained=pretrained, seed=seed)
+    with global_seed(derive(seed, "net")):
+        return pretrained_models.whole_net(body, classes, sample, frozen=frozen)
+
+
+NETS: dict[str, Callable[..., Net]] = {
+    "resnet18": resnet18,
+    "convnet": convnet,
+    "mlp": mlp,
+    "timm": timm,
+    "huggingface": huggingface,
+}

@@ -13,6 +13,7 @@ from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.files import is_writable
 from evenkeel.learning.learner import Learner
 from evenkeel.service.config import ServiceConfig
+from evenkeel.service.learners import learner_from
 from evenkeel.service.store import queries, version_rows, versions
 from evenkeel.service.store.agreement import disagreement, other_learner, position_of, ways_out
 from evenkeel.service.store.counters import Counters
@@ -27,10 +28,11 @@ from evenkeel.service.worker.pipe import Published
 
 @dataclass(frozen=True)
 class Start:
-    """How to start: from an earlier version, or with a new journal."""
+    """How to start: from an earlier version, with a new journal, or a new folder from the learner in a file."""
 
     rollback: int | None = None
     new_journal: bool = False
+    learner: Path | None = None
 
 
 def open_journal(model_folder: ModelFolder, config: ServiceConfig, start: Start) -> tuple[Journal, str | None]:
@@ -68,7 +70,7 @@ def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
 
 def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> Resumed:
     """Return what to resume from: the current version, or an earlier one that becomes the current one."""
-    _require_same_learner(model_folder, config, journal)
+    _require_same_learner(model_folder, config, journal, start)
     keep = config.checkpoints
     if start.rollback is None:
         try:
@@ -163,11 +165,11 @@ def _other_versions(model_folder: ModelFolder) -> str:
     return f"`evenkeel serve {model_folder.path} --rollback N` starts from another one: {_listed(numbers)}."
 
 
-def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal) -> None:
+def _require_same_learner(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, start: Start) -> None:
     """Raise SettingsError if the folder holds another learner; save a new one if it holds none."""
     before = journal.do(partial(queries.value, name="learner"))
     if before is None:
-        versions.save(model_folder, journal, fresh(config), Counters(), 0, keep=config.checkpoints)
+        versions.save(model_folder, journal, first_learner(config, start), Counters(), 0, keep=config.checkpoints)
         made_for = json.dumps(config.determining())
         journal.do(partial(queries.set_value, name="learner", value=made_for))
     elif (difference := other_learner(model_folder, config, before)) is not None:
@@ -188,6 +190,11 @@ def _set_aside_unknown(model_folder: ModelFolder, journal: Journal) -> None:
     known = {version.number for version in journal.do(version_rows.kept)}
     unknown = [number for number in model_folder.versions() if number not in known]
     model_folder.set_aside(*map(model_folder.version, unknown))
+
+
+def first_learner(config: ServiceConfig, start: Start) -> Learner:
+    """Return the learner of a new folder: a new one, or the one in a file."""
+    return fresh(config) if start.learner is None else learner_from(start.learner, config)
 
 
 def fresh(config: ServiceConfig) -> Learner:

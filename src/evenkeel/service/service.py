@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import torch
 
-from evenkeel.errors import DivergenceError, InputError, os_sentence
+from evenkeel.config.loading import read_tables
+from evenkeel.errors import DivergenceError, InputError, SettingsError, os_sentence
 from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, digest, likeliest
-from evenkeel.service.opening import Start, adopt, current, fresh, newest_readable, open_journal
+from evenkeel.service.learners import require_own_parts, tables_of
+from evenkeel.service.opening import Start, adopt, current, first_learner, newest_readable, open_journal
 from evenkeel.service.samples import unpack
 from evenkeel.service.store import aside, queries, version_rows
 from evenkeel.service.store.aside import SetAside
@@ -30,7 +32,8 @@ class Service:
     """An open MODEL_DIR. If the journal cannot be used, it still predicts, and reports why it does not learn.
 
     `rollback`: start from this earlier version. `new_journal`: set the journal aside, and start a new one. `apart`:
-    learn in a separate process, so that predictions never wait.
+    learn in a separate process, so that predictions never wait. `learner`: the file of a learner to start from, in a
+    new folder; parts that it names are not imported.
     """
 
     def __init__(
@@ -42,9 +45,13 @@ class Service:
         rollback: int | None = None,
         new_journal: bool = False,
         apart: bool = False,
+        learner: Path | None = None,
     ) -> None:
         self.model_folder = ModelFolder(path)
-        self.config = self.model_folder.read(source, overrides)
+        start = Start(rollback, new_journal, learner)
+        if learner is not None:
+            source = self._tables_of(learner, overrides)
+        self.config = self.model_folder.read(source, overrides, trusted=learner is None)
         self.model_folder.device = self.config.device
         self.started_at = time.monotonic()
         self.seconds_a_sample = 1.0  # that recent predictions took; a guess until there was one
@@ -57,13 +64,22 @@ class Service:
         self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.model_folder.exists:
-            fresh(self.config)  # raises before the folder is created if the config is invalid
+            first_learner(self.config, start)  # raises before the folder is created if the config is invalid
             self.model_folder.make()
         try:
-            self._open(Start(rollback, new_journal), apart)
+            self._open(start, apart)
         except BaseException:
             self.close()
             raise
+
+    def _tables_of(self, learner: Path, overrides: Sequence[str]) -> dict[str, Any]:
+        """Return the config for the learner in a file; raise SettingsError if it cannot start this folder."""
+        if self.model_folder.exists:
+            raise SettingsError(
+                f"{str(self.model_folder.path)!r} holds a learner already; --from starts a new folder. Leave it out."
+            )
+        require_own_parts(learner, read_tables({}, overrides))
+        return tables_of(learner)
 
     def _open(self, start: Start, apart: bool) -> None:
         try:

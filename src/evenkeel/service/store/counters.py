@@ -117,7 +117,7 @@ def memory_recency_bias(learner: Learner, last_seen: Mapping[Hashable, int]) -> 
     if not len(memory):
         return 0.0
     rows = slice(None, None, -(-len(memory) // MEASURED))
-    predicted = learner.logits(memory.column("x")[rows])[:, : len(names)].argmax(dim=1)
+    predicted = learner.logits_of_stored(memory.column("x")[rows].clone())[:, : len(names)].argmax(dim=1)
     true, answered = (
         [last_seen.get(names[output], 0) for output in outputs.tolist()]
         for outputs in (memory.column("y")[rows], predicted)

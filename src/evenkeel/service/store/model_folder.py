@@ -102,9 +102,16 @@ class ModelFolder:
             self._lock.close()
 
     def read(
-        self, source: str | Path | Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+        self,
+        source: str | Path | Mapping[str, Any] | None = None,
+        overrides: Sequence[str] = (),
+        *,
+        trusted: bool = True,
     ) -> ServiceConfig:
-        """Return the config of this folder, or the one given for it. Writes nothing."""
+        """Return the config of this folder, or the one given for it. Writes nothing.
+
+        trusted: whether parts that `source` names are imported; those that the folder itself names never are.
+        """
         if source is None and self.exists:
             return load_service(without_rar(read_tables(self.path / CONFIG)), overrides, trusted=False)
         if source is None and not overrides and self.lost_config:
@@ -119,7 +126,7 @@ class ModelFolder:
             )
         if not (self.exists or self.lost_config) and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")
-        return load_service({} if source is None else source, overrides, unsaid=self._learner())
+        return load_service({} if source is None else source, overrides, trusted=trusted, unsaid=self._learner())
 
     def _learner(self) -> Mapping[str, Any]:
         """Return the tables of the learner that is here, or of the one that a new folder gets."""

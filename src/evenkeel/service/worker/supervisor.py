@@ -13,6 +13,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from evenkeel.config.own import own_parts
 from evenkeel.errors import EvenkeelError, reason
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries
@@ -170,7 +171,8 @@ class Supervisor:
         ours, theirs = multiprocessing.Pipe()
         _, _, number, notice = resume(self._model_folder, self._journal, self._config.checkpoints)
         self.notice = notice or self.notice
-        arguments = (theirs, self._model_folder.path, self._config, number)
+        own = own_parts(self._config) if self._apart else []  # another process has to import them, too
+        arguments = (theirs, self._model_folder.path, self._config, number, own)
         if self._apart:
             self._worker = learner_context().Process(
                 target=run_worker, args=arguments, name="evenkeel learner", daemon=True

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from evenkeel.config.own import OwnPart, register_again
 from evenkeel.errors import EvenkeelError, reason
 from evenkeel.files import keep_freed_memory
 from evenkeel.service.config import ServiceConfig
@@ -268,7 +269,9 @@ def _sentence(error: BaseException) -> str:
     return f"Learning is interrupted ({type(error).__name__}: {reason(error)}). It is tried again."
 
 
-def run_worker(connection: Connection, path: Path, config: ServiceConfig, number: int) -> None:
+def run_worker(
+    connection: Connection, path: Path, config: ServiceConfig, number: int, own: Sequence[OwnPart] = ()
+) -> None:
     """Run a worker until it is stopped. It ends at once if the service is gone: another one may have taken over."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which says when to stop
@@ -278,6 +281,7 @@ def run_worker(connection: Connection, path: Path, config: ServiceConfig, number
     torch.set_num_threads(config.threads or torch.get_num_threads())
     pipe = WorkerPipe(connection)
     try:
+        register_again(own)
         model_folder = ModelFolder(path)
         model_folder.device = config.device
         with closing(open_reader(model_folder.journal)) as journal:
