@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 # The same as these two commands by hand; interrupted and repeated, it resumes where it left off.
 demo: $(INSTALLED)
 	$(BIN)/evenkeel grid examples/digits.toml --out runs/demo
-	$(BIN)/evenkeel report runs/demo --output runs/demo/report.html --title "Replay without and with CBA: digits"
+	$(BIN)/evenkeel report runs/demo --output runs/demo/report.html --title "Replay, with CBA, and the keel: digits"
 
 test: $(READY)
 	$(PYTEST)

@@ -99,6 +99,9 @@ def image(name: str) -> dict[str, str]:
     return {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
 
 
+DEMO = {"ER": (PLAIN, "plain replay (ER)"), "ER + CBA": (OURS, "ER with CBA"), "keel": (PALETTE[2], "keel")}
+
+
 def _accuracy_along_the_stream(figure: Figure) -> None:
     scene = Scene(_runs("results/demo"))
     axes = figure.subplots()
@@ -106,7 +109,7 @@ def _accuracy_along_the_stream(figure: Figure) -> None:
     for end in scene.boundaries[:-1]:
         axes.axvline(end, color=GRID, linewidth=0.9)
     for group in scene.groups:
-        colour, label = (OURS, f"ER with {group.adaptor}") if group.adaptor else (PLAIN, "plain replay (ER)")
+        colour, label = DEMO[group.label]
         line = series(group.runs, lambda run: {each.step: each.mean for each in run.anytime})
         assert line is not None
         assert line.low is not None
