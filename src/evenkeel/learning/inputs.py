@@ -26,12 +26,13 @@ class InputSpec:
         self.dtype: torch.dtype | None = None
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
-        self._scaled: dict[tuple[float, int], tuple[Tensor, Tensor]] = {}  # by scale and dimensions of a batch
+        self._of_bytes: tuple[Tensor, Tensor] | None = None  # the same for numbers from 0 to 255
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
                 raise SettingsError("normalize must be (mean, std): two sequences of equal length, std above zero.")
             self._moments = _like(mean, like), _like(std, like)
+            self._of_bytes = 255.0 * self._moments[0], 255.0 * self._moments[1]
 
     def like(self, weight: Tensor) -> "InputSpec":
         """Return the same for a network with this weight, which may be on another device."""
@@ -88,16 +89,12 @@ class InputSpec:
 
     def to_network(self, batch: Tensor) -> Tensor:
         """Return stored samples as network input: scaled, normalised, and always a copy, which a net may write into."""
-        scale = 255.0 if batch.dtype == torch.uint8 else 1.0
-        batch = sent(batch, self._like.device)
-        if self._moments is None:
-            x = batch.to(self._like.dtype, copy=True)
-            return x if scale == 1.0 else x.div_(scale)
-        if (scale, batch.dim()) not in self._scaled:
-            mean, std = (scale * values.view(-1, *[1] * (batch.dim() - 2)) for values in self._moments)
-            self._scaled[scale, batch.dim()] = mean, std
-        mean, std = self._scaled[scale, batch.dim()]
-        return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
+        moments = self._of_bytes if batch.dtype == torch.uint8 else self._moments
+        x = sent(batch, self._like.device).to(self._like.dtype, copy=True)
+        if moments is None:
+            return x.div_(255.0) if batch.dtype == torch.uint8 else x
+        mean, std = (values.view(-1, *[1] * (batch.dim() - 2)) for values in moments)
+        return x.sub_(mean).div_(std)
 
 
 def _as_tensor(x: object) -> Tensor:
