@@ -51,7 +51,10 @@ DIGITS = {
 
 @cache
 def same_bits() -> bool:
-    """Whether this processor rounds as the one on file did; only if not, numbers are compared with a tolerance."""
+    """Whether this processor rounds as the one on file did; only if not, numbers are compared with a tolerance.
+
+    Not at import: after a gradient, torch takes no further device, which tests with a simulated one need.
+    """
     return bool(arithmetic() == EXPECTED["arithmetic"])
 
 

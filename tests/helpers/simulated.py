@@ -6,7 +6,8 @@ scalar, copying to the CPU, and operations whose result has a shape that only th
 built on it).
 
 torch takes a device for a whole process, before its first backward, whose threads then forbid to fork that process. So
-the device is in one process of its own, in which tests with `on_simulated_device` run.
+the device is in one process of its own, in which tests with `on_simulated_device` run. It is forked before the first
+test: no test module may compute a gradient when it is imported.
 """
 
 import functools

@@ -63,7 +63,7 @@ class TestSet:
 
     def scores(self, learner: Learner) -> Tensor:
         """Return (n, classes and any others that the learner knows) scores: -inf for a class without an output."""
-        logits = learner.logits(self.x)
+        logits = learner.logits(self.x, fold=True)
         place = {name: place for place, name in enumerate(self.classes)}
         for name in learner.classes:
             place.setdefault(name, len(place))

@@ -14,6 +14,7 @@ from torch import Tensor
 from evenkeel.errors import DeviceError, DivergenceError, NothingLearnedError
 from evenkeel.learning.average import Average
 from evenkeel.learning.devices import CPU, computing, find_device
+from evenkeel.learning.folding import folded
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
 from evenkeel.learning.lean import LeanNet
@@ -54,12 +55,23 @@ class Classifier:
         """Return the labels known so far, in the order of the head's outputs."""
         return list(self.labels.names)
 
-    def logits(self, x: object) -> Tensor:
-        """Return (n, outputs) scores of all outputs, labelled or not."""
+    def logits(self, x: object, *, fold: bool = False) -> Tensor:
+        """Return (n, outputs) scores of all outputs, labelled or not.
+
+        fold: fold batch norm into convolutions first, which pays for many samples; scores are the same up to rounding.
+        """
         batch = self.inputs.check(x)
         if self.inputs.shape is None and len(batch):
             self.inputs.fits(batch, self.classify)
-        return self._scores(batch)
+        return self._scores(batch, self._folded if fold and len(batch) > PREDICT_BATCH else None)
+
+    @property
+    def _folded(self) -> Net | None:
+        """Return the net that predicts with batch norm folded; None if there is none, or if it is compiled."""
+        net = self.predictor
+        if type(self.method).classify is not Method.classify or net.backbone._compiled_call_impl is not None:
+            return None
+        return folded(net)
 
     def logits_of_stored(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of samples of memory, which an encoder has seen before."""
@@ -166,7 +178,14 @@ class Classifier:
             raise DivergenceError("The network's scores are NaN or infinite, so nothing can be predicted.")
         return known
 
-    def _scores(self, batch: Tensor) -> Tensor:
+    def _scores(self, batch: Tensor, prepared: Net | None = None) -> Tensor:
+        classify = self.classify if prepared is None else partial(self._by, prepared)
         if 0 < len(batch) <= PREDICT_BATCH:
-            return self.classify(self.inputs.to_network(self.inputs.encode(batch)))
-        return self.logits_of_stored(self.inputs.encode(batch))
+            return classify(self.inputs.to_network(self.inputs.encode(batch)))
+        parts = map(self.inputs.encode, batch.split(PREDICT_BATCH))
+        return torch.cat([classify(self.inputs.to_network(part)) for part in parts])
+
+    def _by(self, net: Net, x: Tensor) -> Tensor:
+        """Return the scores of a net in evaluation mode."""
+        with computing(self.device), torch.inference_mode():
+            return self.method.classify(net, self.memory, x)

@@ -28,12 +28,13 @@ class InputSpec:
         self.encoder = encoder  # what turns samples into those that are stored; None: they are stored as they are
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
-        self._ready: dict[int, dict[float, tuple[Tensor, Tensor]]] = {}  # moments by dimensions of a batch and scale
+        self._of_bytes: tuple[Tensor, Tensor] | None = None  # the same for numbers from 0 to 255
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
                 raise SettingsError("normalize must be (mean, std): two sequences of equal length, std above zero.")
             self._moments = _like(mean, like), _like(std, like)
+            self._of_bytes = 255.0 * self._moments[0], 255.0 * self._moments[1]
 
     def like(self, weight: Tensor) -> "InputSpec":
         """Return the same for a network with this weight, which may be on another device."""
@@ -87,8 +88,6 @@ class InputSpec:
     def accept(self, batch: Tensor) -> None:
         """Record the shape and dtype of these samples: later ones must have the same."""
         self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
-        if self._moments is not None and batch.dim() not in self._ready:
-            self._ready[batch.dim()] = {scale: self._shift_and_scale(scale, batch.dim()) for scale in (1.0, 255.0)}
 
     def encode(self, batch: Tensor) -> Tensor:
         """Return samples as they are stored: those given, or what the encoder makes of them."""
@@ -99,21 +98,13 @@ class InputSpec:
         return self.scaled(batch) if self.encoder is None else batch.to(self._like, copy=True)
 
     def scaled(self, batch: Tensor) -> Tensor:
-        """Return samples scaled and normalised."""
-        scale = 255.0 if batch.dtype == torch.uint8 else 1.0
-        batch = sent(batch, self._like.device)
-        if self._moments is None:
-            x = batch.to(self._like.dtype, copy=True)
-            return x if scale == 1.0 else x.div_(scale)
-        ready = self._ready.get(batch.dim())
-        mean, std = ready[scale] if ready else self._shift_and_scale(scale, batch.dim())
-        return batch.to(self._like.dtype, copy=True).sub_(mean).div_(std)
-
-    def _shift_and_scale(self, scale: float, dimensions: int) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation of samples with this scale, as broadcast over a batch."""
-        assert self._moments is not None
-        mean, std = (scale * values.view(-1, *[1] * (dimensions - 2)) for values in self._moments)
-        return mean, std
+        """Return a copy of samples, scaled and normalised."""
+        moments = self._of_bytes if batch.dtype == torch.uint8 else self._moments
+        x = sent(batch, self._like.device).to(self._like.dtype, copy=True)
+        if moments is None:
+            return x.div_(255.0) if batch.dtype == torch.uint8 else x
+        mean, std = (values.view(-1, *[1] * (batch.dim() - 2)) for values in moments)
+        return x.sub_(mean).div_(std)
 
 
 def _as_tensor(x: object) -> Tensor:

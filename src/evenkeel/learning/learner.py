@@ -250,9 +250,12 @@ class Learner:
         """Do now what the next prediction would do first, where a method learns only when it is asked (GDumb)."""
         self._classifier.fit()
 
-    def logits(self, x: object) -> Tensor:
-        """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used."""
-        return self._classifier.logits(x)
+    def logits(self, x: object, *, fold: bool = False) -> Tensor:
+        """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used.
+
+        fold: fold batch norm into convolutions first, which pays for many samples; scores are the same up to rounding.
+        """
+        return self._classifier.logits(x, fold=fold)
 
     def logits_of_stored(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of samples as memory holds them: what an encoder returned, if there is one."""

@@ -83,6 +83,11 @@ class _Vectors(nn.Sequential):
         return x
 
 
+IN_ORDER: tuple[type[nn.Module], ...] = (_Images,)  # sequences whose layers follow each other, as in nn.Sequential
+FOLDED: dict[type[nn.Module], Sequence[tuple[str, str]]] = {_Block: (("conv1", "norm1"), ("conv2", "norm2"))}
+"""Which convolutions of a module are followed by which batch norms."""
+
+
 def _with_recipe(make: Callable[Arguments, Net]) -> Callable[Arguments, Net]:
     """Note in each net the call that made it, for checkpoints to rebuild it by its name in `NETS`."""
 
