@@ -20,7 +20,10 @@ REFERENCE = {  # pages, each with its title and the modules whose public names i
         ["learning.learner", "config.keel", "learning.classifier", "learning.memory", "learning.types"],
     ),
     "methods": ("Methods and adaptors", ["learning.methods", "learning.contract", "learning.adaptors"]),
-    "networks": ("Networks", ["learning.nets", "learning.zoo", "learning.heads", "learning.pretrained", "learning.augment"]),
+    "networks": (
+        "Networks",
+        ["learning.nets", "learning.zoo", "learning.heads", "learning.pretrained", "learning.augment"],
+    ),
     "data": ("Data", ["experiment.quickstart", "data.dataset", "data.sources", "data.scenarios"]),
     "runs": ("Runs and results", ["experiment.config", "experiment.run", "results.run_files", "results.records"]),
     "errors": ("Errors", ["errors"]),
