@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.pages import ROOT, Block, blocks, environment, run_block
 
 PAGES = ("docs/quickstart.md", "docs/tutorials/own-data.md", "docs/tutorials/own-method.md")
+ENCODER = "docs/tutorials/encoder.md"  # it starts a server
 PRODUCTION = "docs/tutorials/production.md"
 
 
@@ -21,7 +22,7 @@ def test_the_python_of_a_page_runs_as_pasted(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # each command is tested elsewhere
-@pytest.mark.parametrize("page", PAGES[:2])
+@pytest.mark.parametrize("page", [*PAGES, ENCODER])
 def test_a_whole_page_runs_as_pasted(page: str, tmp_path: Path) -> None:
     follow([block for block in blocks(page, "python", "sh") if not block.code.startswith("pip install")], tmp_path)
 
