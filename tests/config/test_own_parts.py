@@ -20,6 +20,7 @@ from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.learning import checkpoint
 from evenkeel.results.run_files import RECORDS
+from evenkeel.service.service import Service
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.commands import call
 from tests.helpers.own_parts import own_module
@@ -302,3 +303,17 @@ def test_a_ledger_imports_nothing_that_it_names(trap: Path, tmp_path: Path, caps
     grid.write_text('[[blocks]]\nbase = "digits"\nset = { limits = { train = 2, test = 2 } }\n')
     assert call(capsys, "grid", "grid.toml", "--out", "ledger", "--list")[0] == 0  # estimates from finished runs
     assert not trap.exists()
+
+
+@pytest.mark.parametrize("kind", ["net", "method", "adaptor", "augment", "encoder"])
+def test_a_service_imports_nothing_that_the_learner_it_starts_from_names(trap: Path, tmp_path: Path, kind: str) -> None:
+    learner = ek.Learner(ek.mlp(features=2, classes=2), ek.ER(), memory=4)
+    learner.learn(torch.zeros(2, 2), [0, 1])
+    facts, tensors = learner.state()
+    named = {"name": "trap:build"}
+    change = {"net": {**facts["net"], "encoder": named}} if kind == "encoder" else {kind: named}
+    checkpoint.write(tmp_path / "learner.ek", {**facts, **change}, tensors)
+    with pytest.raises(SettingsError, match="not imported because a file names it"):
+        Service(tmp_path / "model", learner=tmp_path / "learner.ek")
+    assert not trap.exists()
+    assert not (tmp_path / "model").exists()

@@ -17,6 +17,7 @@ PARTS = {  # what a user types, and the part of a config that it lists
     "data": "data",
     "scenarios": "scenario",
     "nets": "net",
+    "encoders": "encoder",
     "methods": "method",
     "adaptors": "adaptor",
     "augments": "augment",
