@@ -131,7 +131,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: 
         for name in PARTS[part].registry:
             assert re.search(rf"^{re.escape(name)} ", out, re.M), name
             assert re.search(rf"[ ,]{re.escape(name)}(,|$)", overview, re.M), name
-    assert {*listing.PARTS.values()} == {*PARTS} - {"encoder"}  # of a net, and one of the nets
+    assert {*listing.PARTS.values()} == {*PARTS}
     assert "alpha=0.2, beta=0.5" in call(capsys, "list", "methods", "buzzega")[1]
     out = call(capsys, "list", "presets")[1]
     assert all(re.search(rf"(^| ){name}  ", out, re.M) for name in [*presets(), *family("paper")["variant"]])
