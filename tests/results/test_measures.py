@@ -17,7 +17,7 @@ def test_the_headline_measures() -> None:
     assert HEADLINE == ("acc", "fm", "learning_within", "acc_auc")
 
 
-@pytest.mark.parametrize("ledger", ["demo", "slim"])
+@pytest.mark.parametrize("ledger", ["digits", "slim"])
 def test_older_runs_have_a_measure_that_was_added_later(ledger: str) -> None:
     runs = [ek.Results.read(path) for path in find_runs([LEDGERS / ledger])]
     older = [run for run in runs if run.ended is not None and "learning_within" not in run.ended.metrics]

@@ -107,8 +107,8 @@ def test_a_service_continues_a_learner_with_its_memory_and_survives(
     for first in (8, 12, 16):
         part = GIVEN[first : first + 4]
         service.learn(part).result()
+        settle(service)  # before the twin learns: in one process, both would draw from torch's global generator at once
         learner.learn(arrays(part), [each.label for each in part], key=[each.id for each in part])
-        settle(service)
     assert not changed(learner_of(service), learner)
     _, answers = service.predict([each.x for each in examples(6, seed=5)])
     assert [answer.label for answer in answers] == learner.predict(x).tolist()
