@@ -2,7 +2,7 @@
 
 Run: python -m benchmarks.prediction_cost      (half a minute; --write writes prediction_cost.json)
 
-A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults) that has learned a
+A real server in a process of its own (an MLP on 384 features, with the service's defaults: the keel) that has learned a
 little and is idle. One client requests single predictions one after another, in several forms, in turns. CPU time is
 that of the serving process: parsing, predicting, keeping the sample for a later label, answering, logging.
 """

@@ -2,7 +2,7 @@
 
 Run: python benchmarks/service_load.py --seconds 60      (make bench also writes service_load.json)
 
-A real server in a process of its own (an MLP on 384 features, ER with CBA, the service's defaults) and one client
+A real server in a process of its own (an MLP on 384 features, with the service's defaults: the keel) and one client
 process share two cores. The client teaches `--teach` examples / s in batches of 32, and requests 200 predictions / s at
 times fixed in advance: a response time counts from the moment the request was due, so that a stalling server cannot
 hide it.

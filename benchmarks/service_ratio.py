@@ -20,6 +20,7 @@ import torch
 from benchmarks import service_load
 from benchmarks.service_load import BATCH, CLASSES, FEATURES, bounded, phase, requests, served, warm_up
 
+from evenkeel.config.keel import recipe
 from evenkeel.service.config import load_service
 from evenkeel.service.opening import fresh
 
@@ -28,7 +29,8 @@ MORE = 1.25  # times as many examples as the bare learner takes are offered
 
 def bare(seconds: float) -> tuple[float, float]:
     """Return how many examples a bare learner learns per second, and per second of CPU time."""
-    learner, generator = fresh(load_service({"input": {"features": FEATURES}})), np.random.default_rng(0)
+    learner = fresh(load_service({"input": {"features": FEATURES}}, unsaid=recipe(1)))  # that of a new folder
+    generator = np.random.default_rng(0)
     means = generator.normal(size=(CLASSES, FEATURES))
     labels = generator.integers(0, CLASSES, (200, BATCH))
     batches = (means[labels] + generator.normal(size=(200, BATCH, FEATURES))).astype(np.float32)

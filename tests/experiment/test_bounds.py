@@ -56,6 +56,7 @@ def accuracies(method: str, scenario: str, samples: int = 60) -> list[float]:
                 f"seed={seed}",
                 *QUICK,
                 *SETTINGS.get(method, []),
+                *(["method.epochs=30"] if method == "gdumb" and scenario in DOMAINS else []),
                 *(
                     ("net.width=16", "memory.capacity=100")
                     if scenario in DOMAINS

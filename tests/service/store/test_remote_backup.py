@@ -79,7 +79,7 @@ def test_a_backup_in_a_bucket_is_never_overwritten_nor_half_uploaded(
     back_up(service.model_folder, target)
     with pytest.raises(SettingsError, match="Choose a new name"):
         back_up(service.model_folder, target)
-    with pytest.raises(DataError, match="cannot be read as a backup"):
+    with pytest.raises(DataError, match="cannot be read: The specified key does not exist"):
         restore(f"{bucket}/nothing.tar", tmp_path / "again")
     with pytest.raises(DataError, match="cannot be written"):
         back_up(service.model_folder, "s3://no-such-bucket/monday.tar")

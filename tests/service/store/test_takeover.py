@@ -96,7 +96,7 @@ def test_an_older_program_refuses_the_folder_with_a_sentence_and_changes_nothing
         pytest.skip("The history of the repository is not here.")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(tmp_path / "old", filter="data")
-    service = opened()
+    service = opened("adaptor.name=cba")  # the parts that the older program has, too
     teach(service, examples(8))
     service.close()
     versions = {path.name: path.read_bytes() for path in service.model_folder.path.glob("versions/*")}
