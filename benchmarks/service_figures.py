@@ -37,7 +37,7 @@ def _overload(measured: Any) -> list[Row]:
         learned += f"{normal['learned_per_second']:,} / s; {flooded['offered_per_second']:,} / s offered)"
         slowest = f"{measured['ratio_of_p99']:.2f} ({flooded['ms']['p99']} after {normal['ms']['p99']} ms)"
     return [
-        ("learned / s at 10 times the load, as a share of before", "at least 0.9", learned, OVERLOAD),
+        ("learned / s when 10 times the load is aimed at, as a share of before", "at least 0.9", learned, OVERLOAD),
         ("p99 of predictions meanwhile, in times that of before", "at most 3", slowest, OVERLOAD),
     ]
 
