@@ -8,7 +8,8 @@ PUBLISHING := $(VENV)/.publishing
 READY_ALL := $(VENV)/.ready-all
 # Else each process compiles torch again, which takes ten seconds.
 export PYTHONDONTWRITEBYTECODE :=
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -rs
+# A third worker on two cores works while the others wait for servers, browsers and processes.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal -rs
 
 .PHONY: demo test test-all lint bench docs site package clean
 

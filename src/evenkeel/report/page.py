@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenkeel.errors import RunError
-from evenkeel.files import write_whole
+from evenkeel.files import is_writable, write_whole
 from evenkeel.report import bias, comparison, matrices, sections
 from evenkeel.report.answer import answer, findings
 from evenkeel.report.elements import LONGEST, PageBlock, shown, unbroken
@@ -42,6 +42,7 @@ def write_report(runs: Sequence[Results], path: Path, *, title: str = "Evenkeel 
     """
     if not runs:
         raise RunError("There is nothing to report: no runs were given.")
+    require_place(path, "report")
     separate = scenes(runs)
     names = [benchmark(scene.first) for scene in separate]
     blocks = [_block(scene, full_title=names.count(name) > 1) for scene, name in zip(separate, names, strict=True)]
@@ -61,10 +62,20 @@ def write_front(runs: Sequence[Results], path: Path) -> None:
     save(render("Accuracy and cost", blocks), path, "page")
 
 
-def save(text: str, path: Path, what: str) -> None:
-    """Write a file completely or not at all; `what` names it in error messages."""
+def require_place(path: Path, what: str) -> None:
+    """Raise RunError, before anything is drawn, if no file can be written there; `what` names it in the message."""
     if path.is_dir():
         raise RunError(f"Cannot write the {what} to {str(path)!r}: it is a folder.")
+    nearest = next(parent for parent in path.absolute().parents if parent.exists())
+    if not nearest.is_dir():
+        raise RunError(f"Cannot write the {what} to {str(path)!r}: {str(nearest)!r} is not a folder.")
+    if not is_writable(nearest):
+        raise RunError(f"Cannot write the {what} to {str(path)!r}: {str(nearest)!r} is read-only.")
+
+
+def save(text: str, path: Path, what: str) -> None:
+    """Write a file completely or not at all; `what` names it in error messages."""
+    require_place(path, what)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode("utf-8", "replace"))

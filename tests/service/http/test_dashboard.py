@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 EVIL = "<img src=x onerror=alert(1)>"
+# The page looks for news every few seconds; a test need not wait so long.
+HURRY = "const wait = setTimeout; window.setTimeout = (call, time) => wait(call, time / 20)"
 IMAGES = ("input.size=[8, 8]", "memory.capacity=50", "batches.wait=0.05")
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -43,6 +45,8 @@ class Visit:
         self.url = served.url
         if own_clock:
             self.page.clock.install()
+        else:
+            self.page.add_init_script(HURRY)
         self.page.goto(served.url)
 
     def _refuse(self, dialog: "Dialog") -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +14,7 @@ import torch
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.service import Service
-from tests.helpers.processes import LONG, wait_for
+from tests.helpers.processes import LONG, run_python, wait_for
 from tests.helpers.services import adds_up, examples, settle
 from tests.helpers.serving import VECTORS
 
@@ -77,28 +77,38 @@ def test_a_service_can_be_stopped_while_its_learner_is_being_restarted(service: 
     assert not service.supervisor.alive
 
 
-ABANDONING = """
-import sys
+ABANDONING = f"""
 from pathlib import Path
-from threading import Thread
 from evenkeel.service.service import Service
 
 if __name__ == "__main__":
-    service = Service(Path(sys.argv[1]), None, sys.argv[2:], apart=True)
+    service = Service(Path("model"), None, {VECTORS!r}, apart=True)
     service.start()
     print(service.supervisor.process, flush=True)
     raise RuntimeError("nobody closes it")
 """
 
 
-def test_a_program_that_forgets_to_close_its_service_still_ends(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
+def in_a_fresh_interpreter(folder: Path) -> tuple[int, str]:
+    script = folder / "program.py"
     script.write_text(ABANDONING)
-    command = [sys.executable, str(script), str(tmp_path / "model"), *VECTORS]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert ended.returncode == 1
-    assert "nobody closes it" in ended.stderr
-    learner = Path(f"/proc/{int(ended.stdout)}")
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=folder, check=False)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def in_a_forked_process(folder: Path) -> tuple[int, str]:
+    log = folder / "log"
+    return run_python(ABANDONING, folder, log), log.read_text()
+
+
+@pytest.mark.parametrize("run", [in_a_forked_process, pytest.param(in_a_fresh_interpreter, marks=pytest.mark.slow)])
+def test_a_program_that_forgets_to_close_its_service_still_ends(
+    run: Callable[[Path], tuple[int, str]], tmp_path: Path
+) -> None:
+    code, printed = run(tmp_path)
+    assert code == 1
+    assert "nobody closes it" in printed
+    learner = Path(f"/proc/{int(printed.partition(chr(10))[0])}")
     wait_for(lambda: not learner.exists())  # its parent, the fork server, may not have noticed yet
 
 
