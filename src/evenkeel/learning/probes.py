@@ -122,6 +122,17 @@ def odd_generators() -> Iterator[None]:
             put(before[whose])
 
 
+def _states() -> dict[str, object]:
+    """Return the states of the global generators, in a form that is compared at once."""
+    numpys = np.random.get_state(legacy=False)
+    inner = numpys.pop("state")
+    return {
+        "torch's": torch.get_rng_state().numpy().tobytes(),
+        "numpy's": (inner["key"].tobytes(), inner["pos"], numpys),
+        "Python's": random.getstate(),
+    }
+
+
 def watch_generators(method: Method) -> None:
     """Let each hook of a method raise MethodError if it draws from a global generator or seeds it."""
     for name in HOOKS:
@@ -133,10 +144,10 @@ def leaving_generators_alone(call: Callable[..., Any], what: str) -> Callable[..
 
     @wraps(call)
     def watched(*args: Any, **settings: Any) -> Any:
-        before = {whose: get() for whose, (get, _) in GLOBAL.items()}
+        before = _states()
         result = call(*args, **settings)
-        for whose, (get, _) in GLOBAL.items():
-            if not _equal(before[whose], get()):
+        for whose, state in _states().items():
+            if state != before[whose]:
                 raise MethodError(
                     f"{what} draws from {whose} global generator, or seeds it; draw from the generator passed to "
                     "`prepare`."
