@@ -1,5 +1,6 @@
 """The keel: its presets and `ek.keel` are one recipe."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from evenkeel.config.composition import family, names
 from evenkeel.config.keel import recipe
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import load_config
+from evenkeel.grids.grid_file import read_grid
+from evenkeel.grids.tune import Search
 from tests.helpers.streams import images
 
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "keel").glob("*.toml"))
 BUDGETS = [1.0, *(float(name.removesuffix("x")) for name in family("keel")["variant"])]
 
 
@@ -59,3 +63,12 @@ def test_a_budget_below_the_cheapest_recipe_is_refused(budget: Any) -> None:
 def test_a_budget_between_two_recipes_is_not_exceeded() -> None:
     for cheaper, dearer in zip(BUDGETS, [*BUDGETS[1:], 1000.0], strict=True):
         assert recipe((cheaper + dearer) / 2) == recipe(cheaper)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_how_it_was_chosen_and_compared_can_be_repeated(path: Path) -> None:
+    if path.stem.startswith("choose-"):
+        search = Search(path)
+        assert search.file.held_out  # never on the test stream
+    else:
+        assert len(read_grid(path)) >= 20
