@@ -89,6 +89,7 @@ def test_the_command_writes_a_config_for_the_whole_stream(tmp_path: Path, capsys
     code, shown, errors = call(capsys, "tune", str(path), "--out", str(folder), "--workers", "0")
     assert code == 0, errors
     assert "Best first: 2 trials" in shown
+    assert "{" not in shown  # parts are named
     config = load_config(folder / "best.toml")
     assert config.limits.tasks is None
     assert config.limits.held_out is None

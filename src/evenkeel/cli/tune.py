@@ -62,4 +62,6 @@ def tune_command(
 
 
 def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    from evenkeel.results.labels import value_text
+
+    return f"{value:.4g}" if isinstance(value, float) else value_text(value)

@@ -65,11 +65,17 @@ def short(key: str, keys: Sequence[str]) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as in TOML, lists without brackets and only the beginning of long ones.
+    """Return a value as in TOML, lists without brackets and only the beginning of long ones, a part by its name.
 
     >>> value_text(True), value_text([256, 128]), value_text([3, 1, 0, 2]), value_text(0.1)
     ('true', '256, 128', '3, 1, ...', '0.1')
+    >>> value_text({"name": "prior", "tau": 0.5})
+    'prior, tau 0.5'
     """
+    if isinstance(value, Mapping):
+        return ", ".join(
+            value_text(each) if name == "name" else f"{name} {value_text(each)}" for name, each in value.items()
+        )
     if isinstance(value, list | tuple):
         return ", ".join([*map(value_text, value[:2]), *["..."] * (len(value) > 2)])
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
