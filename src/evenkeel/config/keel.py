@@ -11,6 +11,7 @@ from evenkeel.config.composition import NOTES, family, merged
 from evenkeel.config.loading import checked
 from evenkeel.config.schema import LearnerConfig
 from evenkeel.errors import SettingsError
+from evenkeel.learning.augment import Augment
 from evenkeel.learning.inputs import Moments
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.memory import Memory
@@ -24,6 +25,7 @@ def keel(
     memory: int | str | Memory = 500,
     budget: float = 1,
     optimizer: Optimizer | MakeOptimizer | None = None,
+    augment: Augment | Sequence[Augment] | None = None,
     normalize: Moments | None = None,
     classes: Sequence[Hashable] | None = None,
     device: str | torch.device = "auto",
@@ -32,7 +34,7 @@ def keel(
     """Return a learner with the recipe that this library recommends; presets/keel.toml says how it was chosen.
 
     budget: what learning may cost, in units of plain experience replay with the same batches; the recipe is the most
-    expensive one within it. The other arguments are those of `Learner`.
+    expensive one within it. The other arguments are those of `Learner`; which augmentation helps depends on your data.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> learner = keel(mlp(features=4, classes=2), memory=10)
@@ -42,7 +44,7 @@ def keel(
     config = checked(recipe(budget), LearnerConfig)
     return Learner(
         net,
-        **parts_of(config),
+        **{**parts_of(config), "augment": augment},
         memory=memory,
         optimizer=optimizer,
         classes=classes,
