@@ -13,6 +13,7 @@ from tests.helpers.pages import ROOT, Block, blocks, environment, run_block
 
 PAGES = ("docs/quickstart.md", "docs/tutorials/own-data.md", "docs/tutorials/own-method.md")
 ENCODER = "docs/tutorials/encoder.md"  # it starts a server
+TEXTS = "docs/tutorials/texts.md"  # so does it
 PRODUCTION = "docs/tutorials/production.md"
 
 
@@ -25,6 +26,13 @@ def test_the_python_of_a_page_runs_as_pasted(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [*PAGES, ENCODER])
 def test_a_whole_page_runs_as_pasted(page: str, tmp_path: Path) -> None:
     follow([block for block in blocks(page, "python", "sh") if not block.code.startswith("pip install")], tmp_path)
+
+
+@pytest.mark.slow  # it imports transformers
+def test_the_page_of_texts_runs_as_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    follow(blocks(TEXTS, "python", "sh"), tmp_path)
 
 
 def follow(steps: list[Block], folder: Path) -> None:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the list be
     from evenkeel.learning.methods import cross_entropy as cross_entropy
     from evenkeel.learning.nets import Net as Net
     from evenkeel.learning.pretrained import TextEncoder as TextEncoder
+    from evenkeel.learning.texts import TextModule as TextModule
     from evenkeel.learning.types import Draw as Draw
     from evenkeel.learning.types import StepRecord as StepRecord
     from evenkeel.learning.types import View as View
@@ -111,6 +112,7 @@ PUBLIC = {  # the public names, by the module that defines them
     ],
     "learning.nets": ["Net"],
     "learning.pretrained": ["TextEncoder"],
+    "learning.texts": ["TextModule"],
     "learning.types": ["Draw", "StepRecord", "View"],
     "learning.zoo": ["NETS", "convnet", "mlp", "resnet18"],
     "results.records": ["Aligned", "Anytime", "Ended", "Started", "Stepped", "Tested"],

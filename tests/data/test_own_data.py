@@ -167,7 +167,8 @@ def test_a_table_without_names_can_be_read(tmp_path: Path) -> None:
 
 OBJECTS: dict[str, tuple[object, str]] = {
     "none": (3, "is a int. Give arrays"),
-    "texts": ([("hello", 0)], "item 0 is a text. Turn texts into vectors first"),
+    "an empty text": ([("hello", 0), (" ", 1)], "item 1 is an empty text"),
+    "not only texts": ([("hello", 0), (np.zeros(3), 1)], r"item 1, has the shape \(3,\), but the first one has \(\)"),
     "shapes": ([(np.zeros(3), 0), (np.zeros(4), 1), (np.zeros(3), 0)], r"item 1, has the shape \(4,\)"),
     "three": ([(1, 2, 3)], "must be .sample, label., or a dict"),
     "nothing": ([], "has no samples"),

@@ -9,9 +9,11 @@ import pytest
 from evenkeel.config.schema import PARTS
 
 MODULE = """
+import zlib
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import nn
 
 import evenkeel as ek
@@ -46,6 +48,25 @@ def build(*, classes, features, hidden=8):  # neither annotated nor seeded
 
 def encoder(*, features, width=6):  # random, as the seed of the run says
     return nn.Sequential(nn.Flatten(), nn.Linear(features, width), nn.Dropout(0.5))
+
+
+class Words(ek.TextModule):
+    def __init__(self, width):
+        super().__init__()
+        self.weights = nn.Embedding(64, width)
+
+    def forward(self, texts):
+        rows = [torch.tensor([zlib.crc32(word.encode()) % 64 for word in text.split()] or [0]) for text in texts]
+        return torch.stack([self.weights(row).mean(dim=0) for row in rows])
+
+
+def words(*, width=6):
+    return Words(width)
+
+
+def of_texts(*, classes):
+    torch.manual_seed(0)
+    return ek.Net(nn.Linear(6, 8), nn.Linear(8, classes), encoder=Words(6))
 
 
 def patterns(*, samples=8):

@@ -26,18 +26,36 @@ from tests.helpers.services import examples, learner_of, settle
 __all__ = ["own_module"]
 
 GIVEN = examples(24, own="e")
+ASKED = examples(6, seed=5)
 
 
 def arrays(part: Sequence[Example]) -> NDArray[np.float32]:
     return np.stack([np.frombuffer(each.x, dtype=np.float32) for each in part])
 
 
-def taught(net: ek.Net, **parts: object) -> ek.Learner:
+def texts(part: Sequence[Example]) -> list[str]:
+    return [each.x.decode() for each in part]
+
+
+def as_texts(part: Sequence[Example]) -> list[Example]:
+    """Return examples with texts in place of vectors."""
+    said = {"cat": "die Katze miaut {}", "dog": "le chien aboie {}"}
+    return [
+        Example(said[str(each.label)].format(place % 5).encode(), each.label, each.id)
+        for place, each in enumerate(part)
+    ]
+
+
+def learn(learner: ek.Learner, part: Sequence[Example], of_texts: bool = False) -> None:
+    x = texts(part) if of_texts else arrays(part)
+    learner.learn(x, [each.label for each in part], key=[each.id for each in part])
+
+
+def taught(net: ek.Net, given: Sequence[Example] = GIVEN, **parts: object) -> ek.Learner:
     """Return a learner that has learned the first eight examples, as in a notebook."""
     learner = ek.Learner(net, parts.pop("method", ek.ER()), memory=10, replay=4, **parts)  # type: ignore[arg-type]
     for first in (0, 4):
-        part = GIVEN[first : first + 4]
-        learner.learn(arrays(part), [each.label for each in part], key=[each.id for each in part])
+        learn(learner, given[first : first + 4], of_texts=given is not GIVEN)
     return learner
 
 
@@ -71,6 +89,7 @@ def way(name: str, module: str) -> tuple[ek.Learner, list[str]]:
             [f"method.name={module}:Cautious", "method.share=0.3"],
         ),
         "encoder": lambda: (taught(own.encoded(classes=2, features=4), average=0.9), encoded),
+        "texts": lambda: (taught(own.of_texts(classes=2), as_texts(GIVEN)), [f"net.name={module}:of_texts"]),
     }
     return ways[name]()
 
@@ -82,9 +101,6 @@ def changed(one: ek.Learner, other: ek.Learner) -> list[str]:
 
 
 ENCODED = """
-import torch
-from numpy.typing import NDArray
-
 def encoded(*, classes, features):
     torch.manual_seed(3)
     front = nn.Sequential(nn.Linear(features, 7), nn.BatchNorm1d(7), nn.ReLU())
@@ -92,7 +108,7 @@ def encoded(*, classes, features):
 """
 
 
-@pytest.mark.parametrize("name", ["ours", "own net", "own method", "encoder"])
+@pytest.mark.parametrize("name", ["ours", "own net", "own method", "encoder", "texts"])
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["here", "apart"])
 def test_a_service_continues_a_learner_with_its_memory_and_survives(
     own_module: str, tmp_path: Path, served: Callable[..., Service], name: str, apart: bool
@@ -101,16 +117,17 @@ def test_a_service_continues_a_learner_with_its_memory_and_survives(
     file.write_text(file.read_text() + ENCODED)
     learner, settings = way(name, own_module)
     learner.save(tmp_path / "learner.ek")
+    of_texts = name == "texts"
+    given, asked = (as_texts(GIVEN), as_texts(ASKED)) if of_texts else (GIVEN, ASKED)
+    x = texts(asked) if of_texts else arrays(asked)
     service = served(*settings, learner=tmp_path / "learner.ek", apart=apart)
-    x = arrays(examples(6, seed=5))
     assert not changed(learner_of(service), learner)
     for first in (8, 12, 16):
-        part = GIVEN[first : first + 4]
-        service.learn(part).result()
+        service.learn(given[first : first + 4]).result()
         settle(service)  # before the twin learns: in one process, both would draw from torch's global generator at once
-        learner.learn(arrays(part), [each.label for each in part], key=[each.id for each in part])
+        learn(learner, given[first : first + 4], of_texts)
     assert not changed(learner_of(service), learner)
-    _, answers = service.predict([each.x for each in examples(6, seed=5)])
+    _, answers = service.predict([each.x for each in asked])
     assert [answer.label for answer in answers] == learner.predict(x).tolist()
     version = service.save().result().number
     assert service.forget("e9").result()
@@ -120,10 +137,10 @@ def test_a_service_continues_a_learner_with_its_memory_and_survives(
         wait_for(lambda: again.supervisor is not None and again.supervisor.process)
         assert again.supervisor is not None
         os.kill(again.supervisor.process or 0, signal.SIGKILL)
-    again.learn(GIVEN[20:]).result()
+    again.learn(given[20:]).result()
     settle(again)
     again.rollback(version).result()
-    _, answers = again.predict([each.x for each in examples(6, seed=5)])
+    _, answers = again.predict([each.x for each in asked])
     assert [answer.label for answer in answers] == learner.predict(x).tolist()
 
 

@@ -103,10 +103,10 @@ def data_table(data: "DataSet") -> "ResultTable":
     shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
     facts = {
         "train / test": f"{len(data.train.y):,} / {len(data.test.y):,}",
-        "sample": f"{tuple(data.train.x.shape[1:])} {data.train.x.dtype}",
+        "sample": f"{data.train.sample} {data.train.x.dtype}" if data.train.sample else "texts, as UTF-8",
         "classes": f"{len(data.classes)}: {shown}",
     }
-    if str(data.train.x.dtype) == "uint8":
+    if data.train.sample and str(data.train.x.dtype) == "uint8":
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
         facts["normalize"] = f"{{ mean = [{mean}], std = [{std}] }}"
     facts["digest"] = data.digest

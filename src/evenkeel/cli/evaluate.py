@@ -69,13 +69,15 @@ def _config_of(learner: "Learner", path: Path) -> "ServiceConfig":
     from evenkeel.service.config import load_service
 
     inputs = learner.snapshot().inputs
+    if inputs.shape == ():
+        return load_service({"input": {"text": True}})
     shape, is_image = inputs.shape or (), str(inputs.dtype) == "torch.uint8"
     if is_image and len(shape) == 3 and shape[0] in (1, 3):
         return load_service({"input": {"channels": shape[0], "size": list(shape[1:])}})
     if not is_image and len(shape) == 1:
         return load_service({"input": {"features": shape[0]}})
     known = f"takes samples of shape {shape}" if shape else "has learned nothing"
-    raise SettingsError(f"{str(path)!r} {known}; data is read as uint8 images with 1 or 3 channels, or as vectors.")
+    raise SettingsError(f"{str(path)!r} {known}; data is read as uint8 images with 1 or 3 channels, vectors or texts.")
 
 
 def _answered(learner: "Learner", config: "ServiceConfig", feed: "Iterator[Any]") -> Iterator[Pairs]:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from evenkeel.data.readers import folders, images, npz, parquet, tables
 from evenkeel.errors import DataError, InputError
+from evenkeel.learning.texts import to_bytes
 from evenkeel.service import samples
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.http.schemas import Schemas
@@ -100,14 +101,16 @@ class Feed:
     def _table(self, table: Any, file: Path, labelled: bool) -> Iterator[Item]:
         """Yield the rows of a wide table. Without labels, a column too many is theirs: the one named, or the last."""
         names = [name for name in table.column_names if not name.startswith("__")]
-        has_label = labelled or self.label in names or len(names) == 1 + (self.config.input.features or 0)
+        others = 1 if self.config.input.text else self.config.input.features or 0
+        has_label = labelled or self.label in names or len(names) == 1 + others
         if not has_label:  # give it one, so that all columns are features
             table = table.append_column(NO_LABEL, [[0] * len(table)])
         label = self.label if has_label else NO_LABEL
-        columns = tables.Columns.of(table, str(file), label=label, one_hot=False)
+        columns = tables.Columns.of(table, str(file), label=label, one_hot=False, sample=self.sample)
         labels = tables.labels_of(tables.column(table, columns.label), str(file)).tolist() if labelled else None
-        for row, vector in enumerate(columns.vectors(table, str(file)).tolist()):
-            yield self._vector(f"{file}, row {row}", vector, labels[row] if labels else None, file)
+        item = self._vector if columns.text is None else self._text
+        for row, sample in enumerate(columns.samples(table, str(file)).tolist()):
+            yield item(f"{file}, row {row}", sample, labels[row] if labels else None, file)
 
     def _arrays(self, file: Path, labelled: bool) -> Iterator[Item]:
         """Yield the samples of one part of an .npz file."""
@@ -116,16 +119,24 @@ class Feed:
         labels = tables.labels_of(y.tolist(), str(file)).tolist() if labelled else None
         for row, sample in enumerate(x):
             where, label = f"{file}, {self.part} {row}", labels[row] if labels else None
-            if sample.dtype != np.uint8:
+            if sample.dtype.kind == "U":
+                yield self._text(where, str(sample), label, file)
+            elif sample.dtype != np.uint8:
                 yield self._vector(where, sample.tolist(), label, file)
             elif self.config.input.size is None or sample.shape != self.config.input.sample:
                 raise DataError(f"{where} is an image of shape {sample.shape}; needed are {self.config.input.sample}.")
             else:
                 yield Item(where, sample.tobytes(), label, _identity(where, sample.tobytes()))
 
+    def _text(self, where: str, text: str, label: Hashable, file: Path) -> Item:
+        if self.config.input.kind != "text":
+            raise DataError(f"{where} is a text, but this service takes {self.config.input.kind}s.")
+        x = to_bytes(text)
+        return Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
+
     def _vector(self, where: str, numbers: list[float], label: Hashable, file: Path) -> Item:
-        if self.config.input.size is not None:
-            raise DataError(f"{where} is a vector, but this service takes images.")
+        if self.config.input.kind != "vector":
+            raise DataError(f"{where} is a vector, but this service takes {self.config.input.kind}s.")
         try:
             (x,) = samples.vectors([numbers], self.config.input, self.config.limits.magnitude)
         except InputError as error:
@@ -133,10 +144,9 @@ class Feed:
         return Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
 
     def _image(self, where: Path | str, data: bytes, label: Hashable) -> Item:
-        if self.config.input.size is None:
-            raise DataError(
-                f"{where} is an image, but this service takes vectors of {self.config.input.features} numbers."
-            )
+        if self.config.input.kind != "image":
+            count = f" of {self.config.input.features} numbers" * (self.config.input.kind == "vector")
+            raise DataError(f"{where} is an image, but this service takes {self.config.input.kind}s{count}.")
         x = samples.picture(data, self.config.input, self.config.limits.pixels, str(where))
         place = str(where.resolve()) if isinstance(where, Path) else where
         return Item(str(where), x, label, _identity(place, x))
@@ -166,6 +176,8 @@ class Feed:
 
     def _sample(self, sent: object, where: str) -> bytes:
         """Return the sample of a parsed line, packed for the journal."""
+        if self.config.input.text:
+            return to_bytes(sent.text)  # type: ignore[attr-defined]
         if self.config.input.size is None:
             return samples.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
         data = samples.from_base64(sent.image)  # type: ignore[attr-defined]

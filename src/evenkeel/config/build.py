@@ -5,7 +5,6 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from evenkeel.config.parts import PartSettings, prototype
 from evenkeel.config.schema import LearnerConfig
@@ -21,6 +20,7 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.pretrained import MODELS, with_encoder
 from evenkeel.learning.registry import Recipe, Registry, build, named_arguments
 from evenkeel.learning.rng import derive, global_seed
+from evenkeel.learning.texts import NEEDS_ENCODER
 from evenkeel.learning.zoo import NETS
 
 AnyConfig = TypeVar("AnyConfig", bound=LearnerConfig)
@@ -75,25 +75,42 @@ def make_net(config: LearnerConfig, sample: tuple[int, ...], outputs: int) -> Ne
     if is_channels_last(sample):
         raise InputError(f"Images must be (channels, height, width), but {sample} looks channels-last.")
     table = {name: value for name, value in config.net.items() if name != "encoder"}
-    encoder, recipe = None, None
+    encoder, recipe, inner = None, None, sample
     if "encoder" in config.net:
         encoder, recipe = _built(config.net["encoder"], MODELS, config.seed, sample=sample)
-        sample = tuple(Encoder(encoder)(torch.zeros(1, *sample)).shape[1:])
-    net, whole = _built(table, NETS, config.seed, sample=sample, classes=outputs)
+        _require_kind(Encoder(encoder), sample)
+        inner = Encoder(encoder).shape_behind(sample)
+    net, whole = _built(table, NETS, config.seed, sample=inner, classes=outputs)
     if not isinstance(net, Net):
         raise SettingsError(
             f"net.name = {config.net['name']!r} returned a {type(net).__name__}; it must return an ek.Net, which "
             "Net(backbone, head) and Net.split(model, head=...) make."
         )
     net.recipe = net.recipe or whole
-    return net if encoder is None else with_encoder(net, encoder, recipe)
+    if encoder is not None:
+        return with_encoder(net, encoder, recipe)
+    _require_kind(net.encoder, sample)
+    return net
+
+
+def _require_kind(encoder: Encoder | None, sample: tuple[int, ...]) -> None:
+    """Raise SettingsError if samples are texts and nothing takes them, or are none and only texts are taken."""
+    takes_texts = encoder is not None and encoder.takes_texts
+    if sample == () and not takes_texts:
+        raise SettingsError(NEEDS_ENCODER)
+    if sample != () and takes_texts:
+        raise SettingsError(f"The encoder takes texts, but a sample has the shape {sample}.")
 
 
 def _built(table: PartSettings, registry: Registry, seed: int, **known: Any) -> tuple[Any, Recipe]:
     """Return what a table describes, and the whole recipe: with what the function asks for of data and seed."""
     sample = known["sample"]
-    measured = {**known, "seed": seed, "channels": sample[0], "features": int(np.prod(sample))}
     accepted = named_arguments(registry[table["name"]])
+    measured = {**known, "seed": seed}
+    if sample:
+        measured |= {"channels": sample[0], "features": int(np.prod(sample))}
+    elif accepted.keys() & {"channels", "features", "sample"}:  # texts have none of them
+        raise SettingsError(NEEDS_ENCODER)
     supplied = {name: value for name, value in measured.items() if name in accepted}
     with global_seed(derive(seed, "net")):  # a function of the user's own may take no seed
         return build(table, registry, **supplied), {**table, **supplied}

@@ -123,9 +123,10 @@ def imported(reference: str) -> Callable[..., Any]:
     module_name, _, path = reference.partition(":")
     part: Any = _module(module_name)
     for step in path.split("."):
-        if not hasattr(part, step):
-            raise SettingsError(f"{module_name} has no {path!r}.{nearest(step, vars(part))}")
-        part = getattr(part, step)
+        try:
+            part = getattr(part, step)
+        except AttributeError:
+            raise SettingsError(f"{module_name} has no {path!r}.{nearest(step, dir(part))}") from None
     if not callable(part):
         raise SettingsError(f"{reference} is a {type(part).__name__}, not a class or function.")
     return cast(Callable[..., Any], part)

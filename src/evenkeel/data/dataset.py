@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from evenkeel.errors import DataError, fraction, nearest, whole_number
 from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.rng import make_generator
+from evenkeel.learning.texts import are_texts, packed, unpacked
 
 Progress = Callable[[str, int, int], None]
 """Called with a description of the work, how much of it is done, and the total."""
@@ -23,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 class Split:
     """Samples and their labels. `x` may be a read-only memory map."""
 
-    x: NDArray[Any]  # (n, channels, height, width) uint8, or (n, features...) float32
+    x: NDArray[Any]  # (n, channels, height, width) uint8, (n, features...) float32, or texts as (n, bytes) uint8
     y: NDArray[np.int64]  # (n,) indices into the classes
     classes: tuple[str, ...] = ()  # those of its data set
 
@@ -34,6 +35,18 @@ class Split:
     def labels(self) -> list[str]:
         """Return the class name of each sample."""
         return [self.classes[place] for place in self.y.tolist()]
+
+    @property
+    def sample(self) -> tuple[int, ...]:
+        """Return the shape of a sample; () of texts."""
+        return () if self.x.ndim == 2 and self.x.dtype == np.uint8 else self.x.shape[1:]
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the samples as texts; raise DataError if they are none."""
+        if self.sample != ():
+            raise DataError(f"These samples are no texts: they are {self.x.dtype} of shape {self.sample}.")
+        return unpacked(self.x)
 
 
 @dataclass(frozen=True)
@@ -71,8 +84,8 @@ class DataSet:
     ) -> "DataSet":
         """Return a data set made of your own data: four arrays, or one object with samples and labels.
 
-        x: images as uint8, (n, height, width) or with channels first or last, or any floats (n, ...). y: labels, whole
-        numbers or strings; if `classes` are strings, whole numbers are indices into them.
+        x: images as uint8, (n, height, width) or with channels first or last, any floats (n, ...), or texts. y: labels,
+        whole numbers or strings; if `classes` are strings, whole numbers are indices into them.
 
         Instead of four arrays: a data frame of pandas or polars, a torch Dataset or DataLoader, a Hugging Face data set
         (or dict of splits, or a stream, which is read to its end), or (x, y). `test` is another one; without it, a
@@ -101,8 +114,9 @@ class DataSet:
             )
             return cls.of(*arrays, classes=classes or named, name=name)
         samples = [_samples(x, f"x_{split} of {name}") for x, split in ((x_train, "train"), (x_test, "test"))]
-        if samples[0].shape[1:] != samples[1].shape[1:] or samples[0].dtype != samples[1].dtype:
-            kinds = " and ".join(f"{x.shape[1:]} {x.dtype}" for x in samples)
+        shapes = [Split(x, np.empty(0, np.int64)).sample for x in samples]
+        if shapes[0] != shapes[1] or samples[0].dtype != samples[1].dtype:
+            kinds = " and ".join(f"{shape} {x.dtype}" for shape, x in zip(shapes, samples, strict=True))
             raise DataError(f"Samples of x_train and x_test of {name} must have one shape and dtype, but are {kinds}.")
         labels, names = encode(y_train, y_test, classes, name)
         for x, y, split in zip(samples, labels, ("train", "test"), strict=True):
@@ -220,7 +234,9 @@ def _indices(labels: NDArray[Any], known: list[Any], by_index: bool, where: str)
 
 
 def _samples(x: object, where: str) -> NDArray[Any]:
-    """Return (n, channels, height, width) uint8 or (n, ...) float32; the array itself if it has that form already."""
+    """Return samples in the form that a split has; the array itself if it has it already."""
+    if are_texts(x):
+        return packed(cast("Sequence[str]", x))
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.is_floating_point() else x).numpy()

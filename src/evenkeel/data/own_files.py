@@ -48,7 +48,7 @@ def parquet(
     test_share: float = 0.25,
     seed: int = 0,
 ) -> DataSet:
-    """Your own parquet: `train*.parquet` and `test*.parquet`, or one file; images, lists of floats, or many columns."""
+    """Your own parquet: `train*` and `test*.parquet`, or one file; images, lists of floats, texts, or many columns."""
     where, sides = existing(path, root), images.parse_size(size)
     share: dict[str, Any] = {"test_share": test_share, "seed": seed}
     if where.is_file():
@@ -63,9 +63,9 @@ def parquet(
             shards, name=str(where), features=features, label=label
         )
         return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name)
-    if image is None and not parquet_files.image_columns(shards[0][0]):
+    if parquet_files.is_wide(shards[0][0], image):
         both = tuple(parquet_files.whole_table(files) for files in shards)
-        return _wide(both, where, label=label, standardize=standardize, one_hot=one_hot)
+        return _wide(both, where, label=label, sample=image, standardize=standardize, one_hot=one_hot)
     read = partial(parquet_files.read_images, shards, name=str(where), image=image, label=label, size=sides)
     settings = {"source": "parquet", "image": image, "label": label, "size": sides}
     return cache.load(name, settings, [*shards[0], *shards[1]], read, progress)
@@ -77,9 +77,9 @@ def _single_parquet(file: Path, image: str | None, label: str | None, **how: Any
         rows = list(parquet_files.rows_of(file, sample=image, label=label, labelled=True))
         x, y = np.stack([np.asarray(cell) for cell, _, _ in rows]), [row for _, row, _ in rows]
         return DataSet.of((x, y), name=file.stem, test_share=how["test_share"], seed=how["seed"])
-    if parquet_files.image_columns(file):
+    if not parquet_files.is_wide(file, image):
         raise DataError(f"{file} is a single file; give the folder that has train*.parquet and test*.parquet.")
-    return _wide((parquet_files.whole_table([file]), None), file, label=label, **how)
+    return _wide((parquet_files.whole_table([file]), None), file, label=label, sample=image, **how)
 
 
 def csv(
@@ -88,6 +88,7 @@ def csv(
     progress: Progress,
     path: str | Path,
     label: str | None = None,
+    sample: str | None = None,
     standardize: bool = False,
     one_hot: bool = False,
     header: bool = True,
@@ -95,11 +96,11 @@ def csv(
     test_share: float = 0.25,
     seed: int = 0,
 ) -> DataSet:
-    """Your own CSV: one file, which is split, or a folder with `train*.csv` and `test*.csv`; the label comes last."""
+    """Your own CSV, of numbers or texts: one file, which is split, or a folder with `train*.csv` and `test*.csv`."""
     where = existing(path, root)
     both = _both(where, (".csv", ".tsv"), partial(tables.read_csv, header=header, delimiter=delimiter))
     how = {"standardize": standardize, "one_hot": one_hot, "test_share": test_share, "seed": seed}
-    return _wide(both, where, label=label, **how)
+    return _wide(both, where, label=label, sample=sample, **how)
 
 
 def jsonl(
@@ -115,12 +116,12 @@ def jsonl(
     test_share: float = 0.25,
     seed: int = 0,
 ) -> DataSet:
-    """Your own JSON lines: `{"x": [...], "label": ...}`, `{"image": base64, "label": ...}`, or a field per number."""
+    """Your own JSON lines: a label, and `x` (a list), `image` (base64), `text`, or a field for each number."""
     where = existing(path, root)
     both = _both(where, (".jsonl", ".ndjson"), tables.read_json_lines)
     share: dict[str, Any] = {"test_share": test_share, "seed": seed}
     names = both[0].column_names
-    chosen = sample or next((name for name in ("x", "image") if name in names), None)
+    chosen = sample or next((name for name in ("x", "image", "text") if name in names), None)
     label = label or ("label" if "label" in names else None)
     if chosen is None:
         return _wide(both, where, label=label, standardize=standardize, one_hot=one_hot, **share)

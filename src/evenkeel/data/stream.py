@@ -17,6 +17,7 @@ from evenkeel.data.dataset import Split
 from evenkeel.data.scenarios import Plan
 from evenkeel.errors import InputError, RunError, SettingsError, whole_number
 from evenkeel.learning.labels import as_labels
+from evenkeel.learning.texts import are_texts, packed
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ class OpenStream:
     @property
     def sample(self) -> tuple[int, ...]:
         """The shape of a sample."""
-        return _array(self._first[0][0]).shape[1:]
+        x = self._first[0][0]
+        return () if are_texts(x) else _array(x).shape[1:]
 
     def batches(self, start: int = 0, before: str | None = None) -> Iterator[Batch]:
         digest, place, step = hashlib.sha256(), 0, 0
@@ -183,6 +185,8 @@ class OpenStream:
 
 
 def _array(x: Any) -> NDArray[Any]:
+    if are_texts(x):
+        return packed(x)
     return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
 
 

@@ -140,7 +140,7 @@ def learner_for(data: DataSet, config: Config | str | Path | Mapping[str, Any], 
     loaded = load_config(config, [] if seed is None else [f"seed={seed}"])
     if loaded.threads:
         torch.set_num_threads(loaded.threads)
-    return make_learner(loaded, data.train.x.shape[1:], data.classes if loaded.learner.head == "fixed" else None)
+    return make_learner(loaded, data.train.sample, data.classes if loaded.learner.head == "fixed" else None)
 
 
 def accuracy(learner: Learner, test: Split | TestSet | tuple[object, object]) -> float:

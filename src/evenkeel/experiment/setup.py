@@ -80,7 +80,7 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
         stream=stream,
         test_set=_test_set(plan, data),
         classes=data.classes,
-        sample=data.train.x.shape[1:],
+        sample=data.train.sample,
         boundaries=plan.boundaries,
         data={
             "name": data.name,
@@ -185,6 +185,8 @@ def _plan(config: Config, data: DataSet) -> tuple[Plan, Split]:
     if imbalance is not None:
         kept = imbalanced(labels, list(chain.from_iterable(together)), ratio=imbalance, seed=config.seed)
     plan: Plan = build(table, SCENARIOS, labels[kept], seed=config.seed)
+    if data.train.sample == () and any(task.domain is not None for task in plan.tasks):
+        raise SettingsError(f"scenario.name = {table['name']!r} changes images or vectors; {data.name!r} has texts.")
     if first is not None and first > len(plan.tasks):
         raise SettingsError(
             f"limits.tasks={first}: the scenario {table['name']!r} has only {len(plan.tasks)} tasks. "

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from evenkeel.errors import InputError, reason
 from evenkeel.learning.labels import LabelMap, as_labels
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.texts import are_texts, packed
 from evenkeel.results.metrics import class_recall
 from evenkeel.results.records import Tested
 
@@ -28,7 +30,8 @@ class TestSet:
         """Return a user's samples, of one task if `task` is None; raise InputError if they are invalid."""
         labels = as_labels(y, "the labels of test")
         try:
-            samples, tasks = torch.as_tensor(x), torch.as_tensor([0] * len(labels) if task is None else task)
+            samples = torch.from_numpy(packed(cast("Sequence[str]", x))) if are_texts(x) else torch.as_tensor(x)
+            tasks = torch.as_tensor([0] * len(labels) if task is None else task)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"test cannot be converted to tensors: {reason(error)}.") from None
         if not labels or samples.dim() < 2 or tasks.shape != (len(samples),) or len(samples) != len(labels):

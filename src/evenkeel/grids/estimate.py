@@ -21,6 +21,7 @@ from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger, run_key
 from evenkeel.learning.devices import AUTO, find_device
 from evenkeel.learning.nets import Net
+from evenkeel.learning.texts import packed
 from evenkeel.results.run_files import sessions_of, started_of
 
 COMPARABLE = {"net", "data", "batches"}  # parts of a config in which runs agree whose times are compared
@@ -151,7 +152,9 @@ def _net(config: Config, batch: tuple[int, ...]) -> str:
 def _time(net: Net, shape: tuple[int, ...], threads: int) -> tuple[float, float]:
     """Return the seconds of a batch forward and backward, and forward only."""
     device = next(net.parameters()).device
-    x, y = torch.rand(shape, device=device), torch.zeros(shape[0], dtype=torch.long, device=device)
+    texts = torch.from_numpy(packed(["a text of some length"] * shape[0]))
+    x = (texts if len(shape) == 1 else torch.rand(shape)).to(device)
+    y = torch.zeros(shape[0], dtype=torch.long, device=device)
 
     def logits() -> Tensor:
         out: Tensor = net(x if net.encoder is None else net.encoder(x))  # more than replayed samples need

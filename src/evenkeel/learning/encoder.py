@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import SettingsError
+from evenkeel.learning.texts import packed, takes_texts, unpacked
 
 BATCH = 128  # samples per forward
 ENCODERS: "weakref.WeakValueDictionary[str, Encoder]" = weakref.WeakValueDictionary()
@@ -30,6 +31,7 @@ class Encoder:
         if not isinstance(module, nn.Module):
             raise SettingsError(f"encoder is a {type(module).__name__}; give an nn.Module.")
         self.module = module.eval().requires_grad_(False)
+        self.takes_texts = takes_texts(module)
 
     @cached_property
     def digest(self) -> str:
@@ -44,13 +46,22 @@ class Encoder:
         return digest
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return (n, ...) features of network inputs, of the dtype and on the device of `x`."""
+        """Return (n, ...) features of network inputs, on their device and, unless they are texts, of their dtype."""
         like = next(self.module.parameters(), x)
         if like.device != x.device:
             self.module.to(x.device)
         with torch.no_grad():
-            parts = [output(self.module(part.to(like.dtype))) for part in x.split(BATCH)]
-        return torch.cat(parts).to(x.dtype)
+            parts = [
+                output(self.module(unpacked(part) if self.takes_texts else part.to(like.dtype)))
+                for part in x.split(BATCH)
+            ]
+        features = torch.cat(parts)
+        return features.to(x.device) if self.takes_texts else features.to(x.dtype)
+
+    def shape_behind(self, sample: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the features of a sample of this shape."""
+        example = torch.from_numpy(packed(["text"])) if self.takes_texts else torch.zeros(1, *sample)
+        return tuple(self(example).shape[1:])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Encoder":
         return self

@@ -2,7 +2,8 @@
 
 The file holds the preparation of the input, the network with the method's way of predicting, and the labels, but not
 memory, teachers, optimizer or adaptor. `x` is what `predict` takes, uint8 images or float32 features, any number of
-samples; the outputs are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most likely label.
+samples; the outputs are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most likely label. An
+encoder of texts is left out, as its tokenizer is no graph of operations: `x` is then what it returns.
 """
 
 import io
@@ -88,7 +89,8 @@ def _traced(classifier: Classifier) -> ExportedProgram:
     dtype = _dtype(classifier)
     example = torch.rand(2, *_sample_shape(classifier), generator=make_generator(0, "export"))
     example = (255 * example).to(dtype) if dtype == torch.uint8 else example
-    classifier.predict_proba(example)  # raises if not finite; also fills what a net caches at its first call
+    predict = classifier.logits_of_stored if _takes_texts(classifier) else classifier.predict_proba
+    predict(example)  # raises if not finite; also fills what a net caches at its first call
     predictor = _predictor(classifier)
     try:
         # Strict, by bytecode: otherwise len(x), common in networks and methods, would fix the number of samples.
@@ -108,7 +110,8 @@ def _traced(classifier: Classifier) -> ExportedProgram:
 def _predictor(copy: Classifier) -> _Predictor:
     """Return the predictor of a copied classifier, on the CPU."""
     scores = copy.method.exported(copy.net, copy.memory).cpu().requires_grad_(False)
-    encoder = None if copy.inputs.encoder is None else deepcopy(copy.inputs.encoder.module).cpu()
+    front = None if _takes_texts(copy) else copy.inputs.encoder
+    encoder = None if front is None else deepcopy(front.module).cpu()
     parts = [scores] if encoder is None else [scores, encoder]
     for tensor in chain.from_iterable(chain(part.parameters(), part.buffers()) for part in parts):
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # else torch.export.save warns
@@ -139,11 +142,17 @@ def _description(classifier: Classifier) -> str:
 def _sample_shape(classifier: Classifier) -> tuple[int, ...]:
     if classifier.inputs.shape is None or not classifier.classes:
         raise SettingsError("Nothing has been learned yet, so there is nothing to export.")
-    return classifier.inputs.shape
+    encoder = classifier.inputs.encoder
+    return encoder.shape_behind(()) if encoder is not None and encoder.takes_texts else classifier.inputs.shape
 
 
 def _dtype(classifier: Classifier) -> torch.dtype:
-    return torch.uint8 if classifier.inputs.dtype == torch.uint8 else torch.float32
+    is_image = classifier.inputs.dtype == torch.uint8 and not _takes_texts(classifier)
+    return torch.uint8 if is_image else torch.float32
+
+
+def _takes_texts(classifier: Classifier) -> bool:
+    return classifier.inputs.encoder is not None and classifier.inputs.encoder.takes_texts
 
 
 def _hashable(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """User input as tensors: checked first, converted once."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evenkeel.errors import InputError, SettingsError, reason
 from evenkeel.learning.encoder import Encoder
+from evenkeel.learning.texts import NEEDS_ENCODER, are_texts, packed
 from evenkeel.learning.torch_utils import are_finite, sent
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
@@ -29,6 +30,8 @@ class InputSpec:
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
         self._of_bytes: tuple[Tensor, Tensor] | None = None  # the same for numbers from 0 to 255
+        if self.normalize is not None and self._takes_texts:
+            raise SettingsError("normalize is for numbers, but the encoder takes texts. Leave it out.")
         if self.normalize is not None:
             mean, std = self.normalize
             if len(mean) != len(std) or not all(value > 0 for value in std):
@@ -44,7 +47,7 @@ class InputSpec:
 
     def check(self, x: object) -> Tensor:
         """Return `x` as a tensor to store, on the device it came from; raise InputError if it is invalid."""
-        batch = _as_tensor(x)
+        batch = _as_texts(x) if self._takes_texts else _as_tensor(x)
         if batch.dim() < 2:
             raise InputError(
                 f"x must be a batch, (samples, ...), but its shape is {tuple(batch.shape)}. "
@@ -55,7 +58,7 @@ class InputSpec:
             raise InputError(f"x has dtype {kind}; give images as uint8 or features as floating-point numbers.")
         if batch.is_floating_point():
             batch = batch.to(self._like.dtype)
-        if self.shape is not None and tuple(batch.shape[1:]) != self.shape:
+        if self.shape is not None and self._sample(batch) != self.shape:
             raise InputError(f"Samples of this learner have shape {self.shape}, but these have {_sample(batch)}.")
         if self.dtype is not None and batch.dtype != self.dtype:
             before, now = ("uint8", "floats") if self.dtype == torch.uint8 else ("floats", "uint8")
@@ -87,11 +90,22 @@ class InputSpec:
 
     def accept(self, batch: Tensor) -> None:
         """Record the shape and dtype of these samples: later ones must have the same."""
-        self.shape, self.dtype = tuple(batch.shape[1:]), batch.dtype
+        self.shape, self.dtype = self._sample(batch), batch.dtype
 
     def encode(self, batch: Tensor) -> Tensor:
         """Return samples as they are stored: those given, or what the encoder makes of them."""
-        return batch if self.encoder is None else self.encoder(self.scaled(batch))
+        if self.encoder is None:
+            return batch
+        if self.encoder.takes_texts:
+            return self.encoder(sent(batch, self._like.device)).to(self._like.dtype)
+        return self.encoder(self.scaled(batch))
+
+    def _sample(self, batch: Tensor) -> tuple[int, ...]:
+        return () if self._takes_texts else _sample(batch)
+
+    @property
+    def _takes_texts(self) -> bool:
+        return self.encoder is not None and self.encoder.takes_texts
 
     def to_network(self, batch: Tensor) -> Tensor:
         """Return stored samples as network input; always a copy, which a net may write into."""
@@ -107,7 +121,20 @@ class InputSpec:
         return x.sub_(mean).div_(std)
 
 
+def _as_texts(x: object) -> Tensor:
+    """Return texts, or the bytes that a data set has of them, as (n, bytes)."""
+    if are_texts(x):
+        return torch.from_numpy(packed(cast("Sequence[str]", x)))
+    batch = torch.as_tensor(x) if isinstance(x, Tensor | np.ndarray) and len(x) else None
+    if batch is None or batch.dtype != torch.uint8 or batch.dim() != 2:
+        what = f"a {type(x).__name__}" if batch is None else f"{batch.dtype} of shape {tuple(batch.shape)}"
+        raise InputError(f"The encoder of this learner takes texts. Give a list of them, not {what}.")
+    return batch
+
+
 def _as_tensor(x: object) -> Tensor:
+    if are_texts(x):
+        raise InputError(NEEDS_ENCODER)
     if isinstance(x, Tensor):
         if x.layout != torch.strided:
             raise InputError(f"x is a {x.layout} tensor; give it as x.to_dense().")

@@ -2,19 +2,22 @@
 unless one is asked for; weights come from the user's cache.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenkeel.errors import SettingsError, reason
 from evenkeel.learning.encoder import Encoder, output
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import derive, global_seed
+from evenkeel.learning.texts import TextModule
 
 
 def timm(*, model: str, pretrained: bool = True, channels: int = 3, seed: int = 0) -> nn.Module:
@@ -65,11 +68,30 @@ def _transformer(model: str, pretrained: bool) -> nn.Module:
         made: nn.Module = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(model, **where))
         return made
 
-    try:
-        made = load(local_files_only=True)  # the cache first: no waiting where there is no network
-    except OSError:
-        made = _loaded(load, "Hugging Face", model)
+    made: nn.Module = _cached(load, model)
     return made.eval()
+
+
+def _cached(load: Callable[..., Any], model: str) -> Any:
+    """Return what Hugging Face loads of a model, from the cache if possible: no waiting where there is no network."""
+    try:
+        with _without_bars():
+            return load(local_files_only=True)
+    except OSError:
+        return _loaded(load, "Hugging Face", model)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Leave out the bars of Hugging Face, which shows one for each of the parts that a start loads from the disk."""
+    bars: Any = import_module("transformers.utils.logging")
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
 
 def _loaded(load: Callable[[], Any], whose: str, model: str) -> Any:
@@ -80,10 +102,6 @@ def _loaded(load: Callable[[], Any], whose: str, model: str) -> Any:
             f"The model {model!r} of {whose} cannot be loaded: it is not in the cache, and could not be fetched "
             f"({reason(error)}). Load it once where there is a network, or give a folder that holds it."
         ) from error
-
-
-MODELS: dict[str, Callable[..., nn.Module]] = {"timm": timm, "huggingface": huggingface}
-"""Encoders by the names used in configs: functions that return a module."""
 
 
 def whole_net(module: nn.Module, classes: int, sample: Sequence[int], *, frozen: bool) -> Net:
@@ -103,29 +121,39 @@ def with_encoder(net: Net, module: nn.Module, recipe: dict[str, Any] | None = No
     return net
 
 
-class TextEncoder:
+class TextEncoder(TextModule):
     """Texts as vectors, by a tokenizer and model of Hugging Face: the mean of the last hidden states over the tokens.
 
     model: a name on the hub, which must be in the cache, or a folder. length: tokens after which a text is cut.
     """
 
-    def __init__(self, model: str, *, length: int = 128, batch: int = 32) -> None:
-        self.model, self.length, self.batch = model, length, batch
-        self._net = _transformer(model, pretrained=True).requires_grad_(False)
+    def __init__(self, model: str, *, length: int = 128) -> None:
+        super().__init__()
+        self.length = length
+        self.model = _transformer(model, pretrained=True).requires_grad_(False)
         tokenizers: Any = import_module("transformers").AutoTokenizer
-        self._tokenizer = _loaded(lambda: tokenizers.from_pretrained(model), "Hugging Face", model)
+        self._tokenizer = _cached(partial(tokenizers.from_pretrained, model), model)
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def forward(self, texts: Sequence[str]) -> Tensor:
         """Return (texts, features)."""
-        parts = [self._encoded(texts[first : first + self.batch]) for first in range(0, len(texts), self.batch)]
-        return np.concatenate(parts)
-
-    def _encoded(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        tokens = self._tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.length, return_tensors="pt"
-        )
+        cut: dict[str, Any] = {"padding": True, "truncation": True, "max_length": self.length}
+        tokens = self._tokenizer(list(texts), return_tensors="pt", **cut).to(self.model.device)
         with torch.no_grad():
-            hidden: Tensor = self._net(**tokens).last_hidden_state
+            hidden: Tensor = self.model(**tokens).last_hidden_state
         mask = tokens["attention_mask"][..., None]
-        mean: Tensor = (hidden * mask).sum(dim=1) / mask.sum(dim=1)
-        return mean.float().numpy()
+        mean: Tensor = (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+        return mean.float()
+
+    def extra_repr(self) -> str:
+        """Describe what is no weight but changes the vectors, so that the digest of the encoder covers it."""
+        words = json.dumps(self._tokenizer.get_vocab(), sort_keys=True).encode()
+        return f"length={self.length}, vocabulary={hashlib.sha256(words).hexdigest()[:16]}"
+
+
+def text(*, model: str, length: int = 128) -> nn.Module:
+    """A tokenizer and model of Hugging Face for texts: a name on the hub, which must be in the cache, or a folder."""
+    return TextEncoder(model, length=length)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"timm": timm, "huggingface": huggingface, "text": text}
+"""Encoders by the names used in configs: functions that return a module."""

@@ -3,8 +3,10 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, StrictInt, StrictStr, model_validator
 
 from evenkeel.config.build import adaptor_of, method_of, task_free
@@ -14,32 +16,57 @@ from evenkeel.config.own import admit
 from evenkeel.config.parts import ConfigError, PartSettings
 from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
 from evenkeel.errors import InputError, nearest, some
+from evenkeel.learning.texts import TEXT_BYTES, packed
 
 Label = StrictStr | StrictInt
+Kind = Literal["vector", "image", "text"]
 
 
 class Input(StrictModel):
-    """The shape of a sample: a vector of this many features, or an image of this size."""
+    """The kind of a sample: a vector of this many features, an image of this size, or a text."""
 
     features: PositiveInt | None = None
-    """Length of a vector; none for images"""
+    """Length of a vector; none for images and texts"""
     size: Annotated[list[PositiveInt], Field(min_length=2, max_length=2)] | None = None
     """[height, width] of the images the network sees; other sizes are resized to it"""
     channels: Annotated[int, Field(ge=1, le=3)] = 3
     """3 for colour, 1 for gray"""
+    text: bool = False
+    """Samples are texts, which net.encoder turns into vectors"""
 
     @model_validator(mode="after")
-    def _is_vector_or_image(self) -> "Input":
-        if (self.features is None) == (self.size is None):
-            raise ConfigError("input needs either features (vectors) or size = [height, width] (images).")
+    def _is_of_one_kind(self) -> "Input":
+        if sum([self.features is not None, self.size is not None, self.text]) != 1:
+            raise ConfigError(
+                "input needs one of features (vectors), size = [height, width] (images) and text = true (texts)."
+            )
         if self.channels == 2:
             raise ConfigError("input.channels = 2: an image has 3 channels or 1.")
         return self
 
     @property
+    def kind(self) -> Kind:
+        """Return what a sample is."""
+        return "text" if self.text else "vector" if self.size is None else "image"
+
+    @property
     def sample(self) -> tuple[int, ...]:
-        """Return the shape of one sample."""
+        """Return the shape of one sample; () of a text."""
+        if self.text:
+            return ()
         return (self.channels, *(self.size or ())) if self.features is None else (self.features,)
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes a sample has, at most."""
+        return TEXT_BYTES if self.text else prod(self.sample) * (4 if self.size is None else 1)
+
+    @property
+    def example(self) -> NDArray[Any]:
+        """Return one sample as the learner takes it."""
+        if self.text:
+            return packed(["text"])
+        return np.zeros((1, *self.sample), dtype=np.float32 if self.size is None else np.uint8)
 
 
 class BatchSettings(StrictModel):
@@ -127,7 +154,7 @@ class ServiceConfig(LearnerConfig):
     def _net_for_input(cls, tables: Any) -> Any:
         if not isinstance(tables, Mapping) or not isinstance(tables.get("input"), Mapping):
             return tables
-        default = {"name": "mlp" if "features" in tables["input"] else "convnet"}
+        default = {"name": "convnet" if "size" in tables["input"] else "mlp"}
         net = tables.get("net", {})
         return {**tables, "net": {**default, **net} if isinstance(net, Mapping) else net}
 
@@ -164,8 +191,7 @@ class ServiceConfig(LearnerConfig):
     @property
     def most_waiting(self) -> int:
         """Return how many examples may wait: by their number, and by the bytes of their samples."""
-        size = prod(self.input.sample) * (4 if self.input.size is None else 1)
-        return max(1, min(self.limits.queue, self.limits.queue_bytes // size))
+        return max(1, min(self.limits.queue, self.limits.queue_bytes // self.input.bytes))
 
     def determining(self) -> dict[str, Any]:
         """Return the settings that define the learner, and so must not change during its lifetime."""

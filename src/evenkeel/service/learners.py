@@ -52,8 +52,10 @@ def _input(path: Path, sample: dict[str, Any]) -> dict[str, Any]:
         return {"channels": shape[0], "size": shape[1:]}
     if not sample["uint8"] and shape is not None and len(shape) == 1:
         return {"features": shape[0]}
+    if sample["uint8"] and shape == []:
+        return {"text": True}
     known = "has learned nothing yet" if shape is None else f"takes samples of shape {tuple(shape)}"
-    raise SettingsError(f"{str(path)!r} {known}; a service takes vectors, or uint8 images with 1 or 3 channels.")
+    raise SettingsError(f"{str(path)!r} {known}; a service takes vectors, texts, or uint8 images with 1 or 3 channels.")
 
 
 def learner_from(path: Path, config: ServiceConfig) -> Learner:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from evenkeel.config.build import make_learner
 from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.files import is_writable
@@ -200,6 +198,5 @@ def first_learner(config: ServiceConfig, start: Start) -> Learner:
 def fresh(config: ServiceConfig) -> Learner:
     """Return a new learner; raise an error if its network cannot take the samples."""
     learner = make_learner(config, config.input.sample, config.classes)
-    kind = np.float32 if config.input.size is None else np.uint8
-    learner.logits(np.zeros((1, *config.input.sample), dtype=kind))  # raises if the network cannot take such samples
+    learner.logits(config.input.example)  # raises if the network cannot take such samples
     return learner

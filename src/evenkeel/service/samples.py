@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from evenkeel.data.readers import images
 from evenkeel.errors import DataError, InputError
+from evenkeel.learning.texts import from_bytes
 from evenkeel.service.config import Input
 
 Sample = NDArray[np.float32] | NDArray[np.uint8]
@@ -136,7 +137,9 @@ def from_base64(text: str, where: str = "The image") -> bytes:
 
 
 def unpack(samples: Sequence[bytes], input: Input) -> Sample:
-    """Return samples from the journal as one array of shape (n, *sample), which may be written to."""
+    """Return samples from the journal as one array of shape (n, *sample), (n, bytes) of texts; it may be written to."""
+    if input.text:
+        return from_bytes(samples)
     joined, shape = bytearray().join(samples), (len(samples), *input.sample)
     if input.size is None:
         return np.frombuffer(joined, dtype=np.float32).reshape(shape)

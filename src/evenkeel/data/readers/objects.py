@@ -11,6 +11,7 @@ from torch import Tensor
 from evenkeel.data.readers import images, tables
 from evenkeel.data.readers.splits import stratified
 from evenkeel.errors import DataError, nearest
+from evenkeel.learning.texts import are_texts
 
 LABELS = ("label", "labels", "target", "class")  # what a column of labels is called, in this order
 Rows = tuple[Any, Any]  # samples and labels
@@ -38,7 +39,14 @@ def read_objects(
     if (table := as_table(train)) is not None:
         given = (table, None if test is None else as_table(test))
         wide = tables.wide_data(
-            given, where, label=label, standardize=standardize, one_hot=one_hot, test_share=test_share, seed=seed
+            given,
+            where,
+            label=label,
+            sample=sample,
+            standardize=standardize,
+            one_hot=one_hot,
+            test_share=test_share,
+            seed=seed,
         )
         return wide, None
     names = _class_names(train, label)
@@ -49,7 +57,7 @@ def read_objects(
         x_test, y_test, x, y = x[tested], y[tested], x[kept], y[kept]
     else:
         x_test, y_test = _pairs(test, f"{where} (test)", sample, label, sides)
-    if standardize and x.dtype != np.uint8:
+    if standardize and x.dtype.kind == "f":
         x, x_test = tables.standardized(x, x_test)
     return (x, y, x_test, y_test), names
 
@@ -82,24 +90,26 @@ def _pairs(
     """Return samples and labels, each as one array."""
     if isinstance(given, tuple) and len(given) == 2:
         x, y = given
-        return _numbers(x), tables.labels_of(_as_list(y), where)
-    samples: list[NDArray[Any]] = []
+        return np.array(x) if are_texts(x) else _numbers(x), tables.labels_of(_as_list(y), where)
+    samples: list[Any] = []
     labels: list[object] = []
     for place, item in enumerate(_items(given, where)):
         x, y = _pair(item, f"{where}, item {place}", sample, label)
         if isinstance(given, torch.utils.data.DataLoader):  # a batch of them
-            samples.extend(_numbers(x))
+            samples.extend(x if are_texts(x) else _numbers(x))
             labels.extend(_as_list(y))
         else:
             samples.append(_sample(x, size, f"{where}, item {place}"))
             labels.extend(_as_list([y]))
     if not samples:
         raise DataError(f"{where} has no samples.")
-    odd = next((place for place, each in enumerate(samples) if each.shape != samples[0].shape), None)
+    if are_texts(samples):
+        return np.array(samples), tables.labels_of(labels, where)
+    odd = next((place for place, each in enumerate(samples) if np.shape(each) != np.shape(samples[0])), None)
     if odd is not None:
         raise DataError(
-            f"{where}, item {odd}, has the shape {samples[odd].shape}, but the first one has {samples[0].shape}; for "
-            "images, give a size to resize all to."
+            f"{where}, item {odd}, has the shape {np.shape(samples[odd])}, but the first one has "
+            f"{np.shape(samples[0])}; for images, give a size to resize all to."
         )
     return np.stack(samples), tables.labels_of(labels, where)
 
@@ -138,11 +148,13 @@ def _pair(item: object, where: str, sample: str | None, label: str | None) -> Ro
     return numbers, item[wanted]
 
 
-def _sample(x: object, size: tuple[int, int] | None, where: str) -> NDArray[Any]:
+def _sample(x: object, size: tuple[int, int] | None, where: str) -> NDArray[Any] | str:
     if type(x).__module__.startswith("PIL."):
         return images.pixels_of(x, size)
     if isinstance(x, str):
-        raise DataError(f"{where} is a text. Turn texts into vectors first, with an encoder; docs/data.md shows how.")
+        if not x.strip():
+            raise DataError(f"{where} is an empty text.")
+        return x
     try:
         array = _numbers(x)
     except (TypeError, ValueError):

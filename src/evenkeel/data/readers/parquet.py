@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.data.dataset import encode
-from evenkeel.data.readers import images
+from evenkeel.data.readers import images, tables
 from evenkeel.data.readers.encoded import Encoded, EncodedSplit, Shape, block_length
 from evenkeel.data.readers.names import settle
 from evenkeel.errors import DataError, nearest, reason
@@ -91,8 +91,11 @@ def rows_of(
 
 
 def is_wide(file: Path, sample: str | None) -> bool:
-    """Return whether a file has a column for each number: neither images nor lists of features."""
-    return sample is None and not image_columns(file) and feature_column(file, None) is None
+    """Return whether a file has a column for each number, or one of texts: neither images nor lists of features."""
+    if sample is not None:
+        kind = _columns(file).get(sample)
+        return kind is not None and tables.is_text(kind)
+    return not image_columns(file) and feature_column(file, None) is None
 
 
 def whole_table(files: Sequence[Path]) -> Any:

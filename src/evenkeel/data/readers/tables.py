@@ -1,4 +1,4 @@
-"""Wide tables: a column for each number and one for the label, from CSV, JSON lines, parquet or a data frame."""
+"""Tables with a column for each number, or one of texts, and one of labels: CSV, JSON lines, parquet, data frames."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from evenkeel.data.readers.splits import stratified
 from evenkeel.errors import DataError, nearest, reason, some
 
 Table = Any  # a pyarrow.Table: pyarrow has no type information
+ENCODED = ("data:", "iVBORw0KGgo", "/9j/")  # how base64 of images begins: in a URL, of a PNG, of a JPEG
 
 
 def read_csv(file: Path, *, header: bool = True, delimiter: str | None = None) -> Table:
@@ -51,32 +52,45 @@ def read_json_lines(file: Path) -> Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """How rows become vectors: numbers as they are, categories as one column each, as the training rows say."""
+    """How rows become samples: texts, or numbers, with a column for each category that the training rows have."""
 
     label: str
     features: tuple[str, ...]
     categories: Mapping[str, tuple[Any, ...]]
+    text: str | None = None  # the one column whose texts are the samples
 
     @classmethod
-    def of(cls, table: Table, where: str, *, label: str | None, one_hot: bool) -> "Columns":
-        """Choose the columns: the label named, or else the last; all others are features."""
+    def of(cls, table: Table, where: str, *, label: str | None, one_hot: bool, sample: str | None = None) -> "Columns":
+        """Choose the columns: the label named, or else the last; of the others the one of texts named, or all.
+
+        A single one of texts need not be named.
+        """
         names = [name for name in table.column_names if not name.startswith("__")]  # pandas adds an index
-        label = label_column(names, label, where)
+        label = label_column([name for name in names if name != sample], label, where)
         features = tuple(name for name in names if name != label)
         if not features:
             raise DataError(f"{where} has only the column {label!r}, which holds the labels.")
+        if sample is not None and sample not in names:
+            raise DataError(f"{where} has no column {sample!r}; it has {', '.join(names)}.{nearest(sample, names)}")
         texts = [name for name in features if not is_numeric(table.schema.field(name).type)]
-        _refuse_others(table, texts, where)
+        if sample is not None and sample not in texts:
+            raise DataError(f"The column {sample!r} of {where}, which sample= names, holds numbers, not texts.")
+        _refuse_others(table, texts if sample is None else [sample], where)
+        alone = texts[0] if len(features) == len(texts) == 1 and not one_hot else None
+        if text := sample or alone:
+            return cls(label, (text,), {}, text)
         if texts and not one_hot:
             raise DataError(
                 f"{where} has text in the column{'s' * (len(texts) > 1)} {some(texts)}, but a network takes numbers. "
-                "Set one_hot=true to make a column of each category, or leave such columns out. (The column of labels, "
-                f"which label= names, is {label!r} here.)"
+                "Set one_hot=true to make a column of each category, or leave such columns out; or name the one whose "
+                f"texts are the samples with sample=. (The column of labels, which label= names, is {label!r} here.)"
             )
         return cls(label, features, {name: tuple(sorted(set(_filled(table, name, where)))) for name in texts})
 
-    def vectors(self, table: Table, where: str) -> NDArray[np.float32]:
-        """Return (rows, numbers)."""
+    def samples(self, table: Table, where: str) -> NDArray[Any]:
+        """Return (rows, numbers), or (rows,) texts."""
+        if self.text is not None:
+            return texts_of(table, self.text, where)
         parts = [self._numbers(table, name, where) for name in self.features]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
@@ -126,6 +140,7 @@ def wide_data(
     where: str,
     *,
     label: str | None = None,
+    sample: str | None = None,
     standardize: bool = False,
     one_hot: bool = False,
     test_share: float = 0.25,
@@ -133,8 +148,10 @@ def wide_data(
 ) -> tuple[Any, Any, Any, Any]:
     """Return x_train, y_train, x_test, y_test of a table of training rows and one of test rows, or of one to split."""
     train, test = tables
-    columns = Columns.of(train, where, label=label, one_hot=one_hot)
-    x_train, y_train = columns.vectors(train, where), labels_of(column(train, columns.label), where)
+    columns = Columns.of(train, where, label=label, one_hot=one_hot, sample=sample)
+    if columns.text is not None and standardize:
+        raise DataError(f"The samples of {where} are texts, in the column {columns.text!r}; leave out standardize.")
+    x_train, y_train = columns.samples(train, where), labels_of(column(train, columns.label), where)
     if test is None:
         kept, tested = stratified(y_train.tolist(), test_share, seed, where)
         x_test, y_test, x_train, y_train = x_train[tested], y_train[tested], x_train[kept], y_train[kept]
@@ -142,7 +159,7 @@ def wide_data(
         raise DataError(f"The test rows of {where} have no column {columns.label!r}.")
     else:
         where = f"{where} (test)"
-        x_test, y_test = columns.vectors(test, where), labels_of(column(test, columns.label), where)
+        x_test, y_test = columns.samples(test, where), labels_of(column(test, columns.label), where)
     if standardize:
         x_train, x_test = standardized(x_train, x_test)
     return x_train, y_train, x_test, y_test
@@ -151,12 +168,14 @@ def wide_data(
 def sample_pairs(
     table: Table, where: str, sample: str, label: str | None, size: tuple[int, int] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the samples of one column, lists of numbers or base64 of images, and the labels."""
+    """Return the samples of one column, lists of numbers, base64 of images or texts, and the labels."""
     names = [name for name in table.column_names if name not in (sample, "id")]
     if sample not in table.column_names:
         raise DataError(f"{where} has no column {sample!r}; it has {', '.join(table.column_names)}.")
     y = labels_of(column(table, label_column(names, label, where)), where)
     cells = _filled(table, sample, where)
+    if isinstance(cells[0], str) and sample != "image" and not cells[0].startswith(ENCODED):
+        return texts_of(table, sample, where), y
     if isinstance(cells[0], str):
         encoded = [(_from_base64(cell, f"{where}, row {row}"), f"{where}, row {row}") for row, cell in enumerate(cells)]
         return images.decode(encoded, images.common_shape(encoded, size), resize=size is not None), y
@@ -166,6 +185,17 @@ def sample_pairs(
             f"{where}, row {odd}, has {len(cells[odd])} numbers in {sample!r}, but row 0 has {len(cells[0])}."
         )
     return np.array(cells, dtype=np.float32), y
+
+
+def texts_of(table: Table, name: str, where: str) -> NDArray[Any]:
+    """Return (rows,) texts; raise DataError with the row of an empty one."""
+    if name not in table.column_names:
+        raise DataError(f"{where} has no column {name!r}; it has {', '.join(table.column_names)}.")
+    texts = _filled(table, name, where)
+    empty = next((row for row, text in enumerate(texts) if not text.strip()), None)
+    if empty is not None:
+        raise DataError(f"{where}, row {empty}, has an empty text in the column {name!r}.")
+    return np.array(texts)
 
 
 def _from_base64(text: str, where: str) -> bytes:

@@ -10,6 +10,7 @@ from fastapi import HTTPException, Request
 from starlette.datastructures import UploadFile
 
 from evenkeel.errors import DataError
+from evenkeel.learning.texts import to_bytes
 from evenkeel.service import samples
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.examples import Example
@@ -57,7 +58,7 @@ class Reader:
         if kind == FORM:
             packed, fields = await self._form(request)
             return Question(packed, _top(fields.get("top", ["5"])))
-        if kind == NPY and self._input.size is None:
+        if kind == NPY and self._input.kind == "vector":
             packed = await self._npy(request, await request.body())
             query = request.query_params
             return Question(packed, _top(query.getlist("top") or ["5"]), _keep(query.getlist("keep") or ["true"]))
@@ -68,7 +69,9 @@ class Reader:
         """Return what the OpenAPI document says about the body of a route, which FastAPI cannot know."""
         content: dict[str, Any] = {"application/json": {"schema": self._schemas.described(name)}}
         file: dict[str, Any] = {"type": "string", "format": "binary"}
-        is_vector = self._input.size is None
+        is_vector = self._input.kind == "vector"
+        if self._input.text:
+            return {"requestBody": {"required": True, "content": content}}
         if is_vector and name == "predict":
             content[NPY] = {"schema": file}
         files = file if is_vector else {"type": "array", "minItems": 1, "items": file}
@@ -113,10 +116,12 @@ class Reader:
             return items, parsed, self._unpacked(items)
 
         items, parsed, sent = read() if len(body) < QUICK else await self._turns.run(_key(request), read)
-        return items, parsed, sent if self._input.size is None else await self._decoded(request, sent)
+        return items, parsed, await self._decoded(request, sent) if self._input.kind == "image" else sent
 
     def _unpacked(self, items: Sequence[Any]) -> list[bytes]:
-        """Return the samples of parsed items: vectors packed for the journal, or images as files."""
+        """Return the samples of parsed items: vectors and texts packed for the journal, or images as files."""
+        if self._input.text:
+            return [to_bytes(each.text) for each in items]
         if self._input.size is not None:
             return [samples.from_base64(each.image, f"Image {at}") for at, each in enumerate(items)]
         packed: list[bytes] = []
@@ -159,6 +164,8 @@ class Reader:
 
     async def _form(self, request: Request) -> tuple[list[bytes], dict[str, list[str]]]:
         """Return the samples of a multipart body, packed for the journal, and its other fields."""
+        if self._input.text:
+            raise HTTPException(415, "Texts are sent as application/json.")
         most, field = self._limits.examples, "x" if self._input.size is None else "image"
         try:
             async with request.form(max_files=most, max_fields=2 * most + 1) as sent:

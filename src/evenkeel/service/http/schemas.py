@@ -142,6 +142,8 @@ class Schemas:
 def _samples(config: ServiceConfig) -> dict[str, Any]:
     """Return the field that holds a sample, for each way to send one."""
     features = config.input.features
+    if config.input.text:
+        return {"text": {"text": (Text, Field(description="A text", pattern=r"\S"))}}
     if features is None:
         image = Field(description="A PNG or JPEG file in base64", min_length=1)
         return {"image": {"image": (Annotated[str, Field(strict=True)], image)}}
@@ -174,7 +176,7 @@ def _models(sample: Any, label: Any, id: Any, most: int) -> dict[str, tuple[Type
 def _kind_of(body: bytes, kinds: Iterable[str]) -> str:
     """Return how the first sample of a body is sent."""
     if "base64" not in kinds:
-        return "image"
+        return next(iter(kinds))
     first = _SAMPLE.search(body, 0, PART)
     return "base64" if first is not None and first[1] == b'"' else "numbers"
 

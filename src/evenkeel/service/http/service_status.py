@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from evenkeel.config.build import title_of
+from evenkeel.service.config import Input
 from evenkeel.service.service import Service
 from evenkeel.service.store.counters import percent_right
 
@@ -18,9 +19,7 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "error": service.problem,
         "notice": service.notice,
         "title": title_of(config),
-        "input": {"kind": "vector", "features": config.input.features}
-        if config.input.size is None
-        else {"kind": "image", "channels": config.input.channels, "size": config.input.size},
+        "input": {"kind": config.input.kind, **_described(config.input)},
         "memory": {"samples": sum(published.stored.values()), "bytes": published.bytes},
         "processes": {"service": os.getpid(), "learner": supervisor and supervisor.process},
         "uptime": time.monotonic() - service.started_at,
@@ -59,6 +58,12 @@ def status(service: Service, counts: dict[str, int]) -> dict[str, Any]:
         "throughput": supervisor.rate,
         "checkpoint": {"version": report.saved, "seconds": time.monotonic() - supervisor.saved_at},
     }
+
+
+def _described(input: Input) -> dict[str, Any]:
+    if input.kind == "image":
+        return {"channels": input.channels, "size": input.size}
+    return {"features": input.features} if input.kind == "vector" else {}
 
 
 def _state(service: Service) -> str:

@@ -122,7 +122,8 @@ class ModelFolder:
         if source is None and not overrides:
             raise SettingsError(
                 f"{str(self.path)!r} is not the folder of a service yet. Give --config FILE, or at least --set "
-                "input.features=N for vectors or --set 'input.size=[32, 32]' for images, to create one."
+                "input.features=N for vectors, --set 'input.size=[32, 32]' for images, or --set input.text=true and "
+                "net.encoder for texts, to create one."
             )
         if not (self.exists or self.lost_config) and self.path.exists() and _is_foreign_folder(self.path):
             raise SettingsError(f"{str(self.path)!r} exists, but is not the folder of a service. Choose another.")

@@ -8,22 +8,20 @@ import { $, bar, clamped, counted, percent, setText, shown } from "./words.js";
 let trial = null; // the sample that was predicted last, and the id of the prediction
 
 export function prepareTrial(input) {
-  const isImage = input.kind === "image";
-  $("vector-form").hidden = isImage;
-  $("image-form").hidden = !isImage;
+  for (const kind of ["vector", "image", "text"]) $(`${kind}-form`).hidden = input.kind !== kind;
   const colours = input.channels === 1 ? "gray" : "colour";
-  if (isImage) setText("image-size", `It is resized to ${input.size[1]} × ${input.size[0]}, ${colours}.`);
-  else setText("features", counted(input.features, "number"));
+  if (input.kind === "image") setText("image-size", `It is resized to ${input.size[1]} × ${input.size[0]}, ${colours}.`);
+  if (input.kind === "vector") setText("features", counted(input.features, "number"));
   setText("command", commandFor(input));
 }
 
 /** A command line that teaches one example. */
 function commandFor({ kind, features }) {
   const few = features <= 8 ? Array.from({ length: features }, (_, place) => place / 10) : `<${counted(features, "number")}>`;
-  const sample = kind === "image" ? '"image": "<base64 of a PNG or JPEG>"' : `"x": [${few}]`;
+  const samples = { image: '"image": "<base64 of a PNG or JPEG>"', text: '"text": "What does the cat say?"', vector: `"x": [${few}]` };
   const lines = [`curl ${new URL("v1/learn", location).href}`, "-H 'Content-Type: application/json'"];
   if (keyOf()) lines.push("-H 'Authorization: Bearer KEY'"); // not the key itself: others may see the screen
-  return [...lines, `-d '{${sample}, "label": "cat"}'`].join(" \\\n  ");
+  return [...lines, `-d '{${samples[kind]}, "label": "cat"}'`].join(" \\\n  ");
 }
 
 /** The numbers in a text: JSON, or anything separated by commas or spaces. Throws an error to be shown. */
@@ -148,6 +146,10 @@ $("vector").addEventListener("input", () => {
   } catch (error) {
     setText("vector-count", error.message);
   }
+});
+$("text-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if ($("text").value.trim()) predict({ text: $("text").value });
 });
 $("teach").addEventListener("submit", (event) => {
   event.preventDefault();
