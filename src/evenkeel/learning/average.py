@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from evenkeel.learning.methods._teacher import distillation
 from evenkeel.learning.nets import Net
-from evenkeel.learning.torch_utils import batch_norm_like, lerp_, scratch_buffers, version
+from evenkeel.learning.torch_utils import batch_norm_like, lerp_, mean_into, scratch_buffers, tensors_of, version
 from evenkeel.learning.types import Decay, View
 
 TEMPERATURE = 4.0  # of momentum distillation
@@ -43,7 +42,7 @@ class Average:
 
     def follow(self) -> None:
         """Move toward the working weights, after an update of theirs."""
-        lerp_(_tensors(self.net), _tensors(self.working), self.share)
+        lerp_(tensors_of(self.net), tensors_of(self.working), self.share)
         self.updates += 1
 
     def predictor(self, predict_with: str) -> Net:
@@ -56,8 +55,7 @@ class Average:
         now = version(self.working), version(self.net)
         if self._mean is None or self._mean[0] != now:
             mean = _frozen(self.net) if self._mean is None else self._mean[1]
-            lerp_(_tensors(mean), _tensors(self.net), 1.0)
-            lerp_(_tensors(mean), _tensors(self.working), 0.5)
+            mean_into(tensors_of(mean), tensors_of(self.net), tensors_of(self.working))
             self._mean = now, mean
         return self._mean[1]
 
@@ -93,7 +91,3 @@ class Average:
 
 def _frozen(net: Net) -> Net:
     return copy.deepcopy(net).requires_grad_(False).eval()
-
-
-def _tensors(net: Net) -> list[Tensor]:
-    return list(chain(net.parameters(), net.buffers()))

@@ -86,10 +86,19 @@ def row_length(matrix: Tensor) -> int:
     return matrix.stride(0) if len(matrix) > 1 and matrix.stride(1) == 1 else matrix.shape[1]
 
 
+def tensors_of(module: nn.Module) -> list[Tensor]:
+    """Return all parameters and buffers, each once, in the same order for every copy of a module.
+
+    `parameters()` and `buffers()` build names for all of them, which takes several times as long as what is done to
+    the weights of a small net in each step.
+    """
+    held = chain.from_iterable((part._parameters.values(), part._buffers.values()) for part in module.modules())
+    return list({id(tensor): tensor for tensor in chain.from_iterable(held) if tensor is not None}.values())
+
+
 def version(module: nn.Module) -> tuple[int, ...]:
     """Return a value that differs after every in-place change of a parameter or buffer."""
-    tensors = chain(module.parameters(), module.buffers())
-    return tuple(number for tensor in tensors for number in (id(tensor), tensor_version(tensor)))
+    return tuple(number for tensor in tensors_of(module) for number in (id(tensor), tensor_version(tensor)))
 
 
 def tensor_version(tensor: Tensor) -> int:
@@ -100,13 +109,14 @@ def tensor_version(tensor: Tensor) -> int:
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Switch to evaluation mode, then return every submodule to its own mode (a frozen batch norm stays frozen)."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    training = [part for part in module.modules() if part.training]
+    if training:
+        module.eval()
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for part in training:
+            part.training = True
 
 
 @contextmanager
@@ -176,3 +186,13 @@ def lerp_(here: Sequence[Tensor], there: Sequence[Tensor], share: float) -> None
     for old, new in pairs:
         if not old.is_floating_point():
             old.copy_(new)
+
+
+@torch.no_grad()
+def mean_into(mean: Sequence[Tensor], one: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+    """Write the mean of two lists of tensors to a third; where it is not made of fractions, a copy of the second."""
+    for result, first, second in zip(mean, one, other, strict=True):
+        if result.is_floating_point():
+            torch.lerp(first, second, 0.5, out=result)
+        else:
+            result.copy_(second)
