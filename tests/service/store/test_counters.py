@@ -85,6 +85,21 @@ def test_the_counters_are_the_same_after_a_stop(opened: Open) -> None:
     assert report(again).counts == {1: 34, "1": 33, 2: 33}
 
 
+def test_under_load_one_batch_in_four_is_predicted_before_it_is_learned(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ones all, until as many were tested as count as recent; later an incomplete one, too."""
+    monkeypatch.setattr("evenkeel.service.worker.learning.RECENT", 8)
+    service = opened("batches.size=4", "batches.wait=0.01", "classes=['cat', 'dog']", start=False)
+    service.learn(examples(40, own="e")).result()
+    service.start()
+    settle(service)
+    assert report(service).learned == 40
+    assert report(service).tested == 4 * len([1, 2, 4, 8])
+    teach(service, examples(3, own="last"))  # batch 11
+    assert report(service).tested == 4 * len([1, 2, 4, 8]) + 3
+
+
 def test_the_history_stays_small_and_keeps_its_ends() -> None:
     counters = Counters()
     for number in range(5 * POINTS):
