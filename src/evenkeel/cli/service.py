@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOGGED = ("access", "audit", "error")
 AT_ONCE = 256  # samples per call
-SERVE = ("fastapi", "fastapi_offline", "uvicorn", "httptools", "python_multipart", "prometheus_client")
+SERVE = ("fastapi", "fastapi_offline", "uvicorn", "httptools", "prometheus_client")
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the service.")]
 ConfigFile = Annotated[

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from fastapi import HTTPException, Request
-from starlette.datastructures import UploadFile
 
 from evenkeel.errors import DataError
 from evenkeel.learning.texts import to_bytes
@@ -15,6 +14,7 @@ from evenkeel.service import samples
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.examples import Example
 from evenkeel.service.http.admission import Turns
+from evenkeel.service.http.forms import Form, read_form
 from evenkeel.service.http.schemas import PART, Schemas
 
 FORM, NPY = "multipart/form-data", "application/x-npy"
@@ -167,13 +167,14 @@ class Reader:
         if self._input.text:
             raise HTTPException(415, "Texts are sent as application/json.")
         most, field = self._limits.examples, "x" if self._input.size is None else "image"
-        try:
-            async with request.form(max_files=most, max_fields=2 * most + 1) as sent:
-                files = [await each.read() for each in sent.getlist(field) if isinstance(each, UploadFile)]
-                fields = {name: [each for each in sent.getlist(name) if isinstance(each, str)] for name in sent}
-        except (UnicodeError, LookupError):
-            raise HTTPException(400, "The form's text cannot be decoded; send it as UTF-8.") from None
-        if not files or fields.keys() - {field, "label", "id", "top"}:
+        body = await request.body()
+
+        def read() -> Form:
+            return read_form(body, request.headers["content-type"], files=most, fields=2 * most + 1)
+
+        form = read() if len(body) < QUICK else await self._turns.run(_key(request), read)
+        files, fields = form.files.pop(field, []), form.fields
+        if not files or form.files or fields.keys() - {"label", "id", "top"}:
             raise HTTPException(422, f"A form needs files named {field}; its other fields may be label, id or top.")
         if field == "image":
             return await self._decoded(request, files), fields
