@@ -228,6 +228,26 @@ def test_a_damaged_copy_of_a_rollback_is_replaced_by_what_it_is_a_copy_of(opened
     assert adds_up(again)
 
 
+def test_what_a_rollback_copied_stays_until_there_is_another_version(opened: Open) -> None:
+    """Though it is the oldest, and one too many: until then, the copy is the only other file with this state."""
+    service = opened(*BATCHES, "checkpoints.keep=2")
+    for seed in range(2):
+        teach(service, examples(8, seed=seed))
+    oldest = service.list_versions().result()[0].number
+    service.learn(examples(8, seed=2)).result()
+    wait_for(lambda: not service.waiting)  # learned, and in no checkpoint yet: the rollback writes one more
+    copy = service.rollback(oldest).result()
+    service.close()
+    service.model_folder.version(copy.number).write_bytes(b"")
+    again = opened()
+    assert (again.problem, again.published.version) == (None, copy.number)
+    assert f"resumed from version {oldest}" in (again.notice or "")
+    teach(again, examples(8, seed=3))
+    teach(again, examples(8, seed=4))
+    assert oldest not in again.model_folder.versions()
+    assert adds_up(again)
+
+
 def test_with_no_version_that_leads_on_it_predicts_and_names_the_way_out(opened: Open) -> None:
     service = opened(*BATCHES)
     first = teach(service, examples(8)) and service.model_folder.versions()[-1]
@@ -240,6 +260,8 @@ def test_with_no_version_that_leads_on_it_predicts_and_names_the_way_out(opened:
     again = opened()
     assert again.published.version < service.published.version
     assert "--rollback N" in (again.problem or "")
+    with pytest.raises(JournalError, match="nothing is learned"):  # then the id is null, as whenever it only predicts
+        again.remember([examples(1)[0].x], *again.predict([examples(1)[0].x]))
     again.close()
     back = opened(rollback=first)
     teach(back, examples(8, seed=5))

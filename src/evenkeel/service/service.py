@@ -91,6 +91,8 @@ class Service:
         except (JournalError, OSError) as error:
             self.failure = str(error) if isinstance(error, JournalError) else os_sentence(error)
             self._fixed = newest_readable(self.model_folder, self.failure)
+            self._close_databases()
+            self.journal = self.predictions = None  # it only predicts, and writes nothing
             return
         self.model_folder.write(self.config)
 
@@ -117,10 +119,13 @@ class Service:
         """Stop learning and close all files. Accepted examples that were not learned wait for the next start."""
         if self.supervisor is not None:
             self.supervisor.stop()
+        self._close_databases()
+        self.model_folder.release()
+
+    def _close_databases(self) -> None:
         for database in (self.journal, self.predictions):
             if database is not None:
                 database.close()
-        self.model_folder.release()
 
     @property
     def published(self) -> Published:

@@ -70,9 +70,12 @@ def note(
 def _retire(
     db: sqlite3.Connection, now: float, keep: Checkpoints, sizes: Mapping[int, int], spared: int | None
 ) -> None:
-    """Choose the versions to delete. Two of the current line stay in any case: if one is damaged, there is another."""
-    ours = "SELECT number FROM versions WHERE state = 'kept' AND line = ? ORDER BY number DESC LIMIT 2"
-    stay = {number for (number,) in db.execute(ours, (value(db, "line"),))} | {spared}
+    """Choose the versions to delete.
+
+    Two from which the journal leads on stay in any case: if one is damaged, there is another. After a rollback that is
+    what it made a copy of, until the next checkpoint.
+    """
+    stay = {file for file, _ in ancestors(db)[:2]} | {spared}
     for asked in (True, False):
         same = [version for version in reversed(kept(db)) if version.asked is asked]
         seconds = inf if keep.keep_hours is None else 3600 * keep.keep_hours
