@@ -50,8 +50,8 @@ class Ordeal:
             self.forget: 2,
             self.take_away: 1,
             self.back_up: 2,
-            self.damage_a_copy: 3,
-            self.damage_in_place: 3,
+            self.damage_a_copy: 6,
+            self.damage_in_place: 6,
         }
 
     def until(self, kills: int, deadline: float) -> Iterator[Callable[[], None]]:

@@ -72,7 +72,10 @@ class Running:
             time.sleep(0.1)
 
     def kill(self, *, restart: bool = True) -> None:
-        """Kill the service, at whatever it is doing. Without a restart, wait until its learner has noticed."""
+        """Kill the service, at whatever it is doing. Without a restart, kill its learner as well.
+
+        Otherwise the learner notices and ends; as the last one that reads the journal, it leaves no log to be damaged.
+        """
         learner = None if restart else self._learner()
         self.kills.early += self.fetch("/readyz") is None
         self.process.kill()
@@ -81,6 +84,9 @@ class Running:
         if restart:
             self.start()
         elif learner is not None:
+            with suppress(ProcessLookupError):
+                os.kill(learner, signal.SIGKILL)
+                self.kills.learner += 1
             wait_for(lambda: not is_running(learner))
 
     def _learner(self) -> int | None:
