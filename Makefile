@@ -39,7 +39,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/grid_speed.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/service_load.py --write
-	$(BIN)/python benchmarks/service_load.py --overload 10 --seconds 60 --teach 2100 --write
+	$(BIN)/python -m benchmarks.service_overload --write
 	$(BIN)/python -m benchmarks.service_ratio --write
 	$(BIN)/python -m benchmarks.prediction_cost --write
 	$(BIN)/python -m benchmarks.many_classes --write

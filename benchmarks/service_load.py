@@ -6,11 +6,6 @@ A real server in a process of its own (an MLP on 384 features, with the service'
 process share two cores. The client teaches `--teach` examples / s in batches of 32, and requests 200 predictions / s at
 times fixed in advance: a response time counts from the moment the request was due, so that a stalling server cannot
 hide it.
-
-Run: python benchmarks/service_load.py --overload 10 --seconds 60      (the same load, then ten times as much to teach)
-
-What is taught comes from a process of low priority then, so that it takes only what the service leaves, and does not
-wait when the queue is full, but sends the next batch. Compare the two phases: examples learned / s, and response times.
 """
 
 import argparse
@@ -23,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +27,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS, FLOOD = 384, 10, 32, 200, 2, 16, 8
+FEATURES, CLASSES, BATCH, RATE, TEACHERS, PREDICTORS = 384, 10, 32, 200, 2, 16
 PATIENCE = 30.0  # seconds after which nothing is waited for any more: a benchmark ends, however busy the machine is
 
 
@@ -218,6 +212,11 @@ def status_of(port: int) -> Any:
 def warm_up(port: int, pace: float, teach: Sequence[bytes], predict: Sequence[bytes]) -> None:
     """Put a service under load for a moment, and wait until the queue is empty, or it takes too long."""
     asyncio.run(load(port, 5, pace, teach, predict))
+    drain(port)
+
+
+def drain(port: int) -> None:
+    """Wait until the queue is empty, or it takes too long."""
     deadline = time.monotonic() + PATIENCE
     while status_of(port)["queue"]["waiting"] and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -263,85 +262,21 @@ def percentiles(times: Sequence[float]) -> dict[str, float]:
     return {f"p{share}": round(float(np.percentile(times, share)), 1) for share in (50, 95, 99, 99.9)}
 
 
-def measure_overload(seconds: float, pace: float, factor: float, options: Sequence[str] = ()) -> dict[str, object]:
-    """Measure the load, and then `factor` times as much to teach, with the same service; return both and ratios."""
-    teach, predict = requests(np.random.default_rng(0))
-    with served(options) as (port, pid):
-        warm_up(port, pace, teach, predict)
-        phases = [phase(port, pid, seconds, rate, predict=predict) for rate in (pace, factor * pace)]
-    (normal, normal_ms), (flooded, flooded_ms) = ((each["learned_per_second"], each["ms"]["p99"]) for each in phases)
-    return {
-        "capacity": phases[0],
-        f"overload_{factor:g}": phases[1],
-        "ratio_of_goodput": round(flooded / normal, 2),
-        "ratio_of_p99": round(flooded_ms / normal_ms, 2),
-    }
-
-
-def phase(
-    port: int, pid: int, seconds: float, pace: float, *, predict: Sequence[bytes], body: str = "json"
-) -> dict[str, Any]:
-    """Let another process teach, request predictions, and return what was measured."""
-    command = [sys.executable, __file__, "--only-teach", str(port), "--seconds", str(seconds), "--teach", str(pace)]
-    command += ["--body", body]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as flood:
-        assert flood.stdout is not None
-        try:
-            flood.stdout.readline()  # its bodies are built
-            before, begun = status_of(port), time.perf_counter()
-            learner = before["processes"]["learner"]
-            used = busy(pid), busy(learner)
-            times = asyncio.run(send_to_predict(port, seconds, predict))
-            after, took, using = status_of(port), time.perf_counter() - begun, (busy(pid), busy(learner))
-            statuses = json.loads(flood.stdout.read())
-        finally:
-            flood.kill()
-    cores = [round((now - then) / took, 2) for then, now in zip(used, using, strict=True)]
-    return {
-        "aimed_per_second": round(pace),
-        "offered_per_second": round(BATCH * sum(statuses.values()) / seconds),
-        "refused_requests": statuses.get("429", 0),
-        "learned_per_second": round((after["examples"]["learned"] - before["examples"]["learned"]) / took),
-        "ms": percentiles(times),
-        "cores_used": {"service": cores[0], "learner": cores[1]},
-    }
-
-
-def only_teach(port: int, seconds: float, pace: float, body: str) -> None:
-    """Teach, and print how often each status came."""
-    teach, _ = requests(np.random.default_rng(1), body)
-    os.nice(19)  # from now on, it takes only what the service leaves
-    print("ready", flush=True)
-    print(json.dumps(Counter(asyncio.run(send_to_learn(port, seconds, pace, teach, FLOOD)))))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--teach", type=float, default=2400, help="Examples to offer, per second.")
     parser.add_argument("--one-process", action="store_true", help="Learn in the process that answers.")
-    parser.add_argument(
-        "--write", action="store_true", help="Write service_load.json, or service_overload.json, next to this file."
-    )
+    parser.add_argument("--write", action="store_true", help="Write service_load.json next to this file.")
     parser.add_argument("--set", action="append", default=[], help="A setting of the service: batches.size=128.")
-    parser.add_argument("--overload", type=float, help="Then offer this many times as many, and compare.")
-    parser.add_argument("--body", choices=["json", "npy"], default="json", help=argparse.SUPPRESS)
-    parser.add_argument("--only-teach", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.only_teach:
-        only_teach(arguments.only_teach, arguments.seconds, arguments.teach, arguments.body)
-        return
     options = ["--one-process"] if arguments.one_process else []
     options += [word for setting in arguments.set for word in ("--set", setting)]
-    with bounded(2 * arguments.seconds + 120):
-        if arguments.overload:
-            measured = measure_overload(arguments.seconds, arguments.teach, arguments.overload, options)
-        else:
-            measured = measure(arguments.seconds, arguments.teach, options)
+    with bounded(arguments.seconds + 120):
+        measured = measure(arguments.seconds, arguments.teach, options)
     print(json.dumps(measured, indent=1))
     if arguments.write:
-        name = "service_overload.json" if arguments.overload else "service_load.json"
-        Path(__file__).with_name(name).write_text(json.dumps(measured, indent=1) + "\n")
+        Path(__file__).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":
