@@ -320,6 +320,21 @@ def test_a_service_imports_nothing_that_the_learner_it_starts_from_names(trap: P
     assert not (tmp_path / "model").exists()
 
 
+def test_all_parts_that_a_file_may_not_import_are_named_at_once(own_module: str, tmp_path: Path) -> None:
+    net = {"name": f"{own_module}:build", "encoder": {"name": f"{own_module}:encoder"}}
+    config = ek.load_config({**tables(own_module), "net": net, "augment": None, "adaptor": None})
+    [*ek.run(config, out=tmp_path / "run")]
+    names = [f"{own_module}:{name}" for name in ("build", "encoder", "Cautious")]
+    for kind in PARTS.values():
+        for name in names:
+            cast(dict[str, Any], kind.registry).pop(name, None)
+    with pytest.raises(SettingsError) as caught:
+        Service(tmp_path / "model", learner=tmp_path / "run" / MODEL)
+    assert all(f"or add --import {name}." in str(caught.value) for name in names)
+    import_modules(names)
+    Service(tmp_path / "model", learner=tmp_path / "run" / MODEL).close()
+
+
 # ---- what reads ledgers, and searches ----
 
 RUN = """
