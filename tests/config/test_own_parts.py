@@ -5,13 +5,14 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 import evenkeel as ek
 from evenkeel.config.own import import_modules, own_parts
+from evenkeel.config.schema import PARTS
 from evenkeel.errors import CheckpointError, RunError, SettingsError
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.execution import Execution
@@ -317,3 +318,78 @@ def test_a_service_imports_nothing_that_the_learner_it_starts_from_names(trap: P
         Service(tmp_path / "model", learner=tmp_path / "learner.ek")
     assert not trap.exists()
     assert not (tmp_path / "model").exists()
+
+
+def test_all_parts_that_a_file_may_not_import_are_named_at_once(own_module: str, tmp_path: Path) -> None:
+    net = {"name": f"{own_module}:build", "encoder": {"name": f"{own_module}:encoder"}}
+    config = ek.load_config({**tables(own_module), "net": net, "augment": None, "adaptor": None})
+    [*ek.run(config, out=tmp_path / "run")]
+    names = [f"{own_module}:{name}" for name in ("build", "encoder", "Cautious")]
+    for kind in PARTS.values():
+        for name in names:
+            cast(dict[str, Any], kind.registry).pop(name, None)
+    with pytest.raises(SettingsError) as caught:
+        Service(tmp_path / "model", learner=tmp_path / "run" / MODEL)
+    assert all(f"or add --import {name}." in str(caught.value) for name in names)
+    import_modules(names)
+    Service(tmp_path / "model", learner=tmp_path / "run" / MODEL).close()
+
+
+# ---- what reads ledgers, and searches ----
+
+RUN = """
+data = { name = "MODULE:patterns" }
+net = { name = "mlp", hidden = [4], encoder = { name = "MODULE:encoder" } }
+method = { name = "MODULE:Cautious" }
+scenario = { name = "disjoint", tasks = 2 }
+batches = { size = 8 }
+memory = { capacity = 8 }
+evaluation = { every = 0, alignment = 0 }
+threads = 1
+"""
+
+
+def test_commands_read_a_ledger_of_own_parts_without_importing_them(
+    own_module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("base.toml").write_text(RUN.replace("MODULE", own_module))
+    vary = f'{{ "adaptor.name" = ["none", "{own_module}:Half"] }}'
+    Path("grid.toml").write_text(f'seeds = 2\n[[blocks]]\nbase = "base.toml"\nvary = {vary}\n')
+    code, _, err = call(capsys, "grid", "grid.toml", "--out", "ledger", "--workers", "0")
+    assert code == 0, err
+    (tmp_path / f"{own_module}.py").write_text("raise SystemExit('imported')\n")
+    sys.modules.pop(own_module)
+    for kind in PARTS.values():
+        for name in [name for name in kind.registry if name.startswith(own_module)]:
+            cast(dict[str, Any], kind.registry).pop(name)
+    commands = {
+        "table": (["table", "ledger"], "Cautious + Half"),
+        "compare": (["compare", "ledger"], "Cautious against Cautious + Half"),
+        "report": (["report", "ledger", "-o", "report.html"], "report.html"),
+        "export": (["ledger", "export", "ledger", "-o", "runs.csv"], "runs.csv"),
+        "list": (["ledger", "list", "ledger"], "finished"),
+        "pack": (["ledger", "pack", "ledger"], "MB freed"),
+        "table again": (["table", "ledger"], "Cautious + Half"),
+    }
+    for name, (command, shown) in commands.items():
+        code, out, err = call(capsys, *command)
+        assert (code, shown in out) == (0, True), (name, out, err)
+    report = (tmp_path / "report.html").read_text()
+    assert f"{own_module}:Cautious" in report
+    assert "sha256" in report
+    assert own_module not in sys.modules
+
+
+def test_a_search_tries_settings_of_own_parts(own_module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("base.toml").write_text(RUN.replace("MODULE", own_module))
+    space = '"method.name" = ["er", "MODULE:Cautious"]\n"net.encoder.width" = [4, 5]\n'
+    search = f'base = "base.toml"\ntasks = 1\nheld_out = 0.25\ntrials = "all"\n[space]\n{space}'
+    Path("space.toml").write_text(search.replace("MODULE", own_module))
+    code, out, err = call(capsys, "tune", "space.toml", "--out", "search", "--workers", "0")
+    assert code == 0, (out, err)
+    assert f"{own_module}:Cautious" in out
+    best = ek.load_config("search/best.toml")
+    assert best.method["name"] in ("er", f"{own_module}:Cautious")
+    assert best.net["encoder"]["name"] == f"{own_module}:encoder"
+    *_, last = ek.run(best)
+    assert isinstance(last, ek.Ended)

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import SettingsError
+from evenkeel.experiment.config import load_config
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.launchers.cluster import RayCluster
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.schedule import Grid
 from tests.helpers.grids import GRID, require_same, undisturbed
+from tests.helpers.own_parts import own_module
+
+__all__ = ["own_module"]
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'evenkeel[ray]'")
 pytestmark = [
@@ -69,6 +73,17 @@ def test_workers_killed_and_a_node_lost_change_nothing(tmp_path: Path, cluster: 
     assert kills == 3
     assert lost
     assert most == 2  # both nodes were at work
+    assert not grid.failed
+    require_same(ledger, whole, configs)
+
+
+def test_workers_import_own_parts_by_the_same_names(own_module: str, tmp_path: Path, cluster: Any) -> None:
+    own = {kind: {"name": f"{own_module}:{name}"} for kind, name in (("data", "patterns"), ("method", "Cautious"))}
+    net = {"name": "mlp", "hidden": [4], "encoder": {"name": f"{own_module}:encoder"}}
+    tables = {**own, "net": net, "scenario": {"name": "disjoint", "tasks": 2}, "memory": {"capacity": 8}, "threads": 1}
+    configs = [load_config({**tables, "seed": seed}) for seed in (0, 1)]
+    whole, ledger = undisturbed(configs, tmp_path / "whole"), Ledger(tmp_path / "cluster")
+    grid = Grid(ledger, configs, Execution(ray=cluster.address)).finish()
     assert not grid.failed
     require_same(ledger, whole, configs)
 

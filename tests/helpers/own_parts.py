@@ -50,6 +50,12 @@ def encoder(*, features, width=6):  # random, as the seed of the run says
     return nn.Sequential(nn.Flatten(), nn.Linear(features, width), nn.Dropout(0.5))
 
 
+def fronted(*, classes, features):
+    torch.manual_seed(0)
+    front = nn.Sequential(nn.Flatten(), nn.Linear(features, 6), nn.BatchNorm1d(6))
+    return ek.Net(nn.Linear(6, 8), nn.Linear(8, classes), encoder=front)
+
+
 class Words(ek.TextModule):
     def __init__(self, width):
         super().__init__()

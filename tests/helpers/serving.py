@@ -133,9 +133,9 @@ class Served(Server):
 class Hosted(Server):
     """A service on a thread of this process, until it is stopped."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = VECTORS) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str] = VECTORS, learner: Path | None = None) -> None:
         self.folder = folder
-        self.service = Service(folder, None, settings)
+        self.service = Service(folder, None, settings, learner=learner)
         self.server = make_server(self.service, Keyring(self.service.model_folder.keys, open_without=True))
         listening = listen("127.0.0.1", 0)
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=LONG)

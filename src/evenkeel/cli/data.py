@@ -1,7 +1,7 @@
 """`evenkeel data`: list, download, inspect and clear data sets."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from evenkeel.data.dataset import DataSet
     from evenkeel.results.table import ResultTable
+
+FEW = 16  # numbers of a vector whose means are shown
 
 app = typer.Typer(help="List, download, inspect and clear data sets.", no_args_is_help=True)
 
@@ -100,23 +102,30 @@ def _require_consent(what: str) -> None:
 def data_table(data: "DataSet") -> "ResultTable":
     from evenkeel.results.table import ResultTable, Row
 
+    sample = data.train.sample
     shown = ", ".join(data.classes[:20]) + (", ..." if len(data.classes) > 20 else "")
     facts = {
         "train / test": f"{len(data.train.y):,} / {len(data.test.y):,}",
-        "sample": f"{data.train.sample} {data.train.x.dtype}" if data.train.sample else "texts, as UTF-8",
+        "sample": f"{sample} {data.train.x.dtype}" if sample else "texts, as UTF-8",
         "classes": f"{len(data.classes)}: {shown}",
     }
-    if data.train.sample and str(data.train.x.dtype) == "uint8":
+    if len(sample) == 3 or (len(sample) == 1 and sample[0] <= FEW):
         mean, std = (", ".join(f"{value:.4f}" for value in values) for values in _moments(data.train.x))
         facts["normalize"] = f"{{ mean = [{mean}], std = [{std}] }}"
     facts["digest"] = data.digest
     return ResultTable(data.name, ["", ""], [Row.of(*fact) for fact in facts.items()])
 
 
-def _moments(x: "NDArray[np.uint8]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
-    """Return mean and deviation by channel of pixels scaled to 0..1, from counts of the 256 values, in blocks."""
+def _moments(x: "NDArray[Any]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
+    """Return mean and deviation by channel of pixels scaled to 0..1, from counts of the 256 values, in blocks.
+
+    Of vectors, return those of each number.
+    """
     import numpy as np
 
+    if x.dtype != np.uint8:
+        others = (0, *range(2, x.ndim))
+        return x.mean(axis=others, dtype=np.float64), x.std(axis=others, dtype=np.float64)
     levels = np.arange(256) / 255
     counts = np.zeros((x.shape[1], 256))
     for begin in range(0, len(x), 1000):  # numpy counts a copy with eight bytes per pixel

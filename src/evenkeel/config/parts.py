@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from traceback import extract_tb
@@ -27,7 +27,7 @@ GONE = {
 
 NOT_IMPORTED = (
     "is a part of somebody's own, which is not imported because a file names it: only you can say that it is yours. "
-    "Name it in your own config or command, or add --import."
+    "Name it in your own config or command, or add --import"
 )
 
 
@@ -57,7 +57,7 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     if name in GONE:
         raise ConfigError(f"{where}.name = {name!r}: {GONE[name]}")
     if name not in registry and ":" in name:
-        raise ConfigError(f"{where}.name = {name!r} {NOT_IMPORTED}")
+        raise ConfigError(f"{where}.name = {name!r} {NOT_IMPORTED} {name}.")
     if name not in registry:
         raise ConfigError(f"{where}.name = {name!r} is not one of {', '.join(registry)}.{nearest(name, registry)}")
     model = _settings(registry[name], kind)
@@ -96,15 +96,21 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
 
 def complete_list(where: str, given: Sequence[object], kind: Kind) -> PartSettings | list[PartSettings] | None:
     """Return the tables of parts in order; a list of one is written as that one, and an empty list as none."""
+    tables = complete_all((f"{where}[{place}]", each, kind) for place, each in enumerate(given))
+    return tables if len(tables) > 1 else tables[0] if tables else None
+
+
+def complete_all(parts: Iterable[tuple[str, object, Kind]]) -> list[PartSettings]:
+    """Return the tables of parts, each with its place and kind; raise ConfigError with the errors in all of them."""
     tables, errors = list[PartSettings](), list[str]()
-    for place, each in enumerate(given):
+    for where, given, kind in parts:
         try:
-            tables.append(complete(f"{where}[{place}]", each, kind))
+            tables.append(complete(where, given, kind))
         except ConfigError as error:
             errors.append(str(error))
     if errors:
         raise ConfigError("\n".join(errors))
-    return tables if len(tables) > 1 else tables[0] if tables else None
+    return tables
 
 
 def prototype(table: PartSettings, registry: Registry) -> Any:

@@ -30,6 +30,7 @@ from evenkeel.config.parts import (
     Kind,
     PartSettings,
     complete,
+    complete_all,
     complete_list,
     prototype,
     signature_fields,
@@ -208,9 +209,13 @@ class LearnerConfig(StrictModel):
             return None
         if kind.several and isinstance(given, list):
             return complete_list(where, given, kind)
-        table = complete(where, given, kind)
-        encoder = table.pop("encoder", None)
-        return table if encoder is None else {**table, "encoder": complete("net.encoder", encoder, PARTS["encoder"])}
+        if where != "net" or not isinstance(given, Mapping):
+            return complete(where, given, kind)
+        net = {name: value for name, value in given.items() if name != "encoder"}
+        inner = [("net.encoder", given["encoder"], PARTS["encoder"])] if given.get("encoder") else []
+        table, *encoders = complete_all([(where, net, kind), *inner])
+        del table["encoder"]  # it has a kind of its own
+        return {**table, "encoder": encoders[0]} if encoders else table
 
     @field_serializer(*PARTS, check_fields=False)
     def _written(

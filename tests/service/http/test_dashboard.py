@@ -3,21 +3,28 @@
 import base64
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+import evenkeel as ek
+from evenkeel.config.own import import_modules
 from evenkeel.service.store.keys import add_key
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.browsers import PATIENCE
+from tests.helpers.own_parts import own_module
 from tests.helpers.serving import Hosted, Server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
+
+__all__ = ["own_module"]
 
 EVIL = "<img src=x onerror=alert(1)>"
 # The page looks for news every few seconds; a test need not wait so long.
@@ -117,6 +124,43 @@ def test_from_nothing(browser: "Browser", tmp_path: Path) -> None:
         assert visit.page.locator("img[src=x]").count() == 0
         assert served.settled()["classes"] == [{"label": EVIL, "learned": 1, "memory": 1}]
         visit.end(409)
+
+
+OWN: dict[str, tuple[list[Any], str, str, str]] = {  # samples, the own net, the field, and what is entered
+    "vectors": ([[0.0, 0, 0, 1], [3.0, 0, 0, 1]], "fronted", "vector", "3 0 0 1"),
+    "texts": (["the cat says meow", "the dog says woof"], "of_texts", "text", "the fox says <b>hatee</b> ♫"),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_model_of_ones_own(browser: "Browser", own_module: str, tmp_path: Path, kind: str) -> None:
+    """A learner of a notebook, with an encoder of one's own in front, is served, tried and taught a new label."""
+    samples, name, field, entered = OWN[kind]
+    import_modules([f"{own_module}:{name}"])
+    arguments = {"features": 4} if kind == "vectors" else {}
+    learner = ek.Learner(getattr(sys.modules[own_module], name)(classes=2, **arguments), ek.ER(), memory=20)
+    for _ in range(5):
+        learner.learn(np.array(samples, np.float32) if kind == "vectors" else samples, ["cat", "dog"])
+    learner.save(tmp_path / "learner.ek")
+    settings = [f"net.name={own_module}:{name}", "batches.wait=0.05"]
+    with Hosted(tmp_path / "model", settings, tmp_path / "learner.ek") as served:
+        visit = Visit(browser, served)
+        visit.reads("#class-rows th", ["cat", "dog"])
+        visit.reads("#class-rows .memory .count", ["5", "5"])
+        for each in ("vector", "image", "text"):
+            assert visit.page.locator(f"#{each}-form").is_visible() == (each == field)
+        sync.expect(visit.page.locator("#command")).to_contain_text('"text": ' if kind == "texts" else '"x": [')
+        visit.page.fill(f"#{field}", entered)
+        visit.page.click(f"#{field}-form button")
+        sync.expect(visit.page.locator("#answer li")).to_have_count(2)
+        visit.page.fill("#label", "fox")
+        visit.page.click("#teach button:not(#choices *)")
+        visit.reads("#taught", re.compile("Taught: fox"))
+        visit.reads("#class-rows th", ["cat", "dog", "fox"])
+        visit.reads("#class-rows .memory .count", ["5", "5", "1"])
+        visit.page.click("#again")
+        sync.expect(visit.page.locator("#answer li")).to_have_count(3)
+        visit.end()
 
 
 def test_correction(browser: "Browser", pets: Server) -> None:
