@@ -208,12 +208,13 @@ class Learner:
         if self.method.held is not None and len(apart["y"]):
             self.method.held.insert(apart, self._generators["memory"])
         self.step += 1
+        losses = [outcome.loss for outcome in outcomes]
         outer = [outcome.outer_loss for outcome in outcomes if outcome.outer_loss is not None]
         return StepRecord(
             step=self.step,
             samples=len(batch),
             updates=len(outcomes),
-            loss=fmean(outcome.loss for outcome in outcomes) if outcomes else None,
+            loss=fmean(losses) if losses else None,
             outer_loss=fmean(outer) if outer else None,
             replayed=sum(outcome.replayed for outcome in outcomes),
             stored=sum(map(len, self.memories)),

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evenkeel.errors import CheckpointError, SettingsError, one_of, whole_number
@@ -103,27 +105,38 @@ class Memory:
         """Offer a batch of rows. `rows["y"]` holds their outputs, `rows["key"]`, if given, the keys for `remove`."""
         y = rows["y"]
         priority = torch.rand(len(y), dtype=torch.float64, generator=generator)
-        offered = {"key": torch.zeros_like(y)} | dict(rows) | {"priority": priority}
+        key = rows["key"] if "key" in rows else torch.zeros_like(y)
+        offered = {"key": key, **rows, "priority": priority}
         if not self._columns:
             self._allocate(offered)
         self.version += 1
         self.seen += len(y)
-        fresh = self._competition.admitted(y, priority)
+        fresh = self._competition.admitted(y.numpy(), priority.numpy())
         if not len(fresh):
             return
         wanted = self._filled + len(fresh)
-        slots = torch.arange(self._filled, wanted)
+        slots = np.arange(self._filled, wanted)
         if wanted > self.slots:
-            pool = (torch.cat([self.column("y"), y[fresh]]), torch.cat([self.column("priority"), priority[fresh]]))
-            kept = torch.ones(wanted, dtype=torch.bool)
-            kept[self._competition.reject(*pool, wanted - self.slots)] = False
+            labels, priorities = (
+                np.concatenate([self._host(name), offered[name].numpy()[fresh]]) for name in ("y", "priority")
+            )
+            kept = np.ones(wanted, dtype=np.bool_)
+            kept[self._competition.reject(labels, priorities, wanted - self.slots)] = False
             fresh = fresh[kept[self._filled :]]
-            holes = (~kept[: self._filled]).nonzero().flatten()
-            slots = torch.cat([holes, torch.arange(self._filled, self.slots)])
+            slots = np.concatenate([np.flatnonzero(~kept[: self._filled]), np.arange(self._filled, self.slots)])
+        self._filled = min(self.slots, wanted)
+        if len(fresh):
+            self._write(offered, torch.from_numpy(fresh), torch.from_numpy(slots))
+
+    def _write(self, offered: Mapping[str, Tensor], fresh: Tensor, slots: Tensor) -> None:
+        """Copy these rows into these slots."""
         for name, column in self._columns.items():
             chosen = offered[name].index_select(0, sent(fresh, offered[name].device))
             column.index_copy_(0, sent(slots, column.device), sent(chosen, column.device))
-        self._filled = min(self.slots, wanted)
+
+    def _host(self, name: str) -> NDArray[Any]:
+        """Return the filled rows of a column that is on the host."""
+        return self.column(name).numpy()
 
     def draw(self, count: int, generator: torch.Generator) -> dict[str, Tensor]:
         """Return `count` different rows, drawn uniformly; all rows, in random order, if there are fewer."""
@@ -149,7 +162,7 @@ class Memory:
             return 0
         gone = self.column("key") == hash_key(key)
         if len(self) == self.slots and bool(gone.any()):
-            self._competition.make_room(self.column("y"), self.column("priority"))
+            self._competition.make_room(self._host("y"), self._host("priority"))
         self._delete(gone.nonzero().flatten())
         return int(gone.sum())
 
@@ -229,8 +242,8 @@ class Memory:
     def _shrink(self, slots: int) -> None:
         if slots < self._filled:
             excess = self._filled - slots
-            gone = self._competition.reject(self.column("y"), self.column("priority"), excess)
-            self._delete(gone.sort().values)
+            gone = self._competition.reject(self._host("y"), self._host("priority"), excess)
+            self._delete(torch.from_numpy(np.sort(gone)))
         if slots < self.slots:
             self._columns = {name: column[:slots].clone() for name, column in self._columns.items()}
             self.slots = slots

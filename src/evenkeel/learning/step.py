@@ -105,14 +105,14 @@ class Step:
             self.memory.insert({**rows, "x": x, **columns}, self.generators["memory"])
         return outcomes
 
-    @torch.no_grad()
     def _before(self) -> Before:
         """Return the running statistics, what a method's `before_step` and `recall` may write to, the adaptor's state.
 
         A method may write to the head and to its buffers, among them the running statistics of its teachers.
         """
-        buffers, head = chain(self.net.buffers(), self.method.buffers()), self.net.head.parameters()
-        statistics, weights = ([(tensor, tensor.clone()) for tensor in written] for written in (buffers, head))
+        buffers = chain(self.net.buffers(), self.method.buffers())
+        head = self.net.head.parameters() if self.method.acts_before_loss else ()
+        statistics, weights = ([(tensor, tensor.detach().clone()) for tensor in written] for written in (buffers, head))
         adaptor = None if self.adaptor is None else self.adaptor.backup()
         return Before(statistics, weights, adaptor, self.generators.state_dict())
 
@@ -130,10 +130,10 @@ class Step:
         draws = self._training_draws(batch, y, self.generators["draw"], augment)
         self.method.before_step(self.net, draws[0])
         groups = self._forward(draws)
-        numbers: dict[str, Tensor | float | None] = {"A logit": finite.largest([view.logits for view in groups])}
+        numbers: dict[str, Sequence[Tensor | float]] = {"A logit": finite.sizes([view.logits for view in groups])}
         # An input of 1e30 may overflow a running variance although every logit is finite.
         moving = [(now, then) for now, then in before.statistics if now.device == self.device]
-        numbers["A running statistic"] = finite.largest_spoiled(moving)
+        numbers["A running statistic"] = finite.spoiled(moving)
 
         jointly, query = False, list[View]()
         if self.adaptor is not None:
@@ -143,7 +143,8 @@ class Step:
             if due and self.adaptor.uses_query and len(self.memory):
                 query = self._query(self.generators["query"], with_gradient=jointly)
             if due and not jointly:
-                numbers[self._outer] = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
+                outer = self.adaptor.update(self.method, self.net.head, self.optimizer, groups, query)
+                numbers[self._outer] = [] if outer is None else [outer]
             groups = [self.adaptor.correct(view, learning=jointly) for view in groups]
 
         new, *old = groups
@@ -158,9 +159,10 @@ class Step:
             weight.grad = None
         loss.backward()
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        values = finite.read({**numbers, "The loss": loss, "A gradient": finite.largest(gradients, norm=2)})
+        values = finite.read({**numbers, "The loss": [loss], "A gradient": finite.sizes(gradients)})
         replayed = sum(len(view.y) for view in old) // (1 + self.method.second_view)
-        return Outcome(_first(new, len(y)), values["The loss"], values.get(self._outer), replayed), jointly
+        outer_loss = next(iter(values.get(self._outer, [])), None)
+        return Outcome(_first(new, len(y)), values["The loss"][0], outer_loss, replayed), jointly
 
     @property
     def _outer(self) -> str:
@@ -283,13 +285,16 @@ class Step:
 
     def _joint(self, *draws: Draw) -> list[View]:
         """Forward all the draws as one batch and split the result; a view's logits are one tensor until corrected."""
-        sizes = [len(draw.y) for draw in draws]
         x = torch.cat([draw.x for draw in draws]) if len(draws) > 1 else draws[0].x
         with running_statistics(self.net) if len(x) == 1 else nullcontext(), self._autocast():
             features = self.net.features(x)
             logits: Tensor = self.net.head(features)
         features, logits = _full(features), _full(logits)
-        parts = zip(draws, features.split(sizes), logits.split(sizes), strict=True)
+        if len(draws) == 1:
+            parts = [(draws[0], features, logits)]
+        else:
+            sizes = [len(draw.y) for draw in draws]
+            parts = list(zip(draws, features.split(sizes), logits.split(sizes), strict=True))
         return [
             View(draw.x, draw.y, draw.stored, feature, logit, logit, logit, draw.on_host)
             for draw, feature, logit in parts

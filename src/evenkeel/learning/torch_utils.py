@@ -38,7 +38,7 @@ def compile_in_place(module: nn.Module) -> None:
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return the tensor on a device, without waiting for what that is computing; on the host, once it is there."""
-    return tensor.to(device, non_blocking=device.type != "cpu")
+    return tensor if tensor.device == device else tensor.to(device, non_blocking=device.type != "cpu")
 
 
 def copied(state: Any) -> Any:

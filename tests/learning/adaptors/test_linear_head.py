@@ -65,7 +65,7 @@ def test_the_closed_form_gives_the_gradient_of_the_general_way(
     optimizer.step()
     cba = CBA(hidden=(5,), input="logits", through=True)
     cba.attach(Net(nn.Identity(), head), optimizer, seed=0)
-    step = VirtualStep(ER(), head, optimizer, [a_view(head, 3), a_view(head, 5)], partial(cba.correct, learning=True))
+    step = VirtualStep(ER(), head, optimizer, [a_view(head, 3), a_view(head, 5)], partial(cba._adapted, learning=True))
     views, omega = [a_view(head, 7)], list(cba.g.parameters())
     assert is_linear(head)
     results = []

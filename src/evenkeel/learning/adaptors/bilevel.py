@@ -4,7 +4,7 @@ A virtual step of the head with the corrected loss; then a step of the adaptor's
 head. Only the head is unrolled, on features that are constants: no second forward, no backward through the backbone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from torch.optim import SGD, Optimizer
 
 from evenkeel.errors import MethodError, SettingsError
-from evenkeel.learning.finite import largest
 from evenkeel.learning.heads import GrowingHead
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
@@ -57,7 +56,7 @@ class VirtualStep:
     head: nn.Module
     optimizer: Optimizer
     groups: Sequence[View]
-    correct: Callable[[View], View]  # depends on the adaptor's weights
+    correct: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits to adapted and comparable ones
 
     def outer_gradients(
         self, objective: Callable[[Sequence[View]], Tensor], views: Sequence[View], weights: Sequence[Tensor]
@@ -71,10 +70,9 @@ class VirtualStep:
             return self._by_logits(objective, views, weights)
         trained = self._trained
         with scratch_buffers(self.head):
-            new, *old = (self.correct(_seen_by(self.head, trained, view)) for view in self.groups)
-            slopes = torch.autograd.grad(
-                self.method.loss(new, old), list(trained.values()), create_graph=True, materialize_grads=True
-            )
+            seen = ((view, _seen_by(self.head, trained, view).logits) for view in self.groups)
+            corrected = self._loss((view, logits, *self.correct(logits)) for view, logits in seen)
+            slopes = torch.autograd.grad(corrected, list(trained.values()), create_graph=True, materialize_grads=True)
             moved = self._moved(slopes)
             loss = objective([_seen_by(self.head, moved, view) for view in views])
         return loss, torch.autograd.grad(loss, list(weights), allow_unused=True)
@@ -88,19 +86,34 @@ class VirtualStep:
         D^T 1 of its bias. If V and v are the gradients of the outer loss by these two, only D depends on the adaptor:
         d(outer) = d<D, h V^T + v>.
         """
-        logits = [view.logits.detach().requires_grad_() for view in self.groups]
-        new, *old = (self.correct(_with_logits(view, leaf)) for view, leaf in zip(self.groups, logits, strict=True))
-        by_logits = torch.autograd.grad(self.method.loss(new, old), logits, create_graph=True, materialize_grads=True)
-        features = torch.cat([view.features.detach() for view in self.groups])
-        by_output, trained = torch.cat(by_logits).detach(), self._trained
-        slopes = [slope.requires_grad_() for slope in _slopes(self.head, trained, features, by_output)]
-        every = dict(self.head.named_parameters())
-        moved = {**every, **self._moved(slopes)}
-        loss = objective([_with_logits(view, _linear(self.head, moved, view.features.detach())) for view in views])
-        by_slope = dict(zip(trained, torch.autograd.grad(loss, slopes, materialize_grads=True), strict=True))
+        every, trained = dict(self.head.named_parameters()), self._trained
+        features, logits = (
+            torch.cat([getattr(view, name).detach() for view in self.groups]) for name in ("features", "logits")
+        )
+        kinds = (logits.requires_grad_(), *self.correct(logits))
+        sizes = [len(view.y) for view in self.groups]
+        split = {id(kind): kind.split(sizes) for kind in kinds}  # kinds that are one tensor stay one in a view
+        corrected = self._loss(zip(self.groups, *(split[id(kind)] for kind in kinds), strict=True))
+        (by_logits,) = torch.autograd.grad(corrected, logits, create_graph=True, materialize_grads=True)
+        slopes = _slopes(self.head, trained, features, by_logits.detach())
+        moved = {name: weight.detach().requires_grad_() for name, weight in self._moved(slopes).items()}
+        weights_after = {**every, **moved}
+        loss = objective(
+            [_with_logits(view, _linear(self.head, weights_after, view.features.detach())) for view in views]
+        )
+        by_moved = torch.autograd.grad(loss, list(moved.values()), materialize_grads=True)
+        by_slope = {
+            name: step_size(self.optimizer, weight) * gradient
+            for (name, weight), gradient in zip(trained.items(), by_moved, strict=True)
+        }
         frozen = {name: torch.zeros_like(weight) for name, weight in every.items() if name not in trained}
-        direction = _linear(self.head, {**frozen, **by_slope}, features).split([len(view.y) for view in self.groups])
-        return loss, torch.autograd.grad(by_logits, list(weights), list(direction), allow_unused=True)
+        direction = _linear(self.head, {**frozen, **by_slope}, features)
+        return loss, torch.autograd.grad(by_logits, list(weights), direction, allow_unused=True)
+
+    def _loss(self, groups: Iterable[tuple[View, Tensor, Tensor, Tensor]]) -> Tensor:
+        """Return the loss of the groups, each with its logits: plain, adapted and comparable ones."""
+        new, *old = (_corrected(*group) for group in groups)
+        return self.method.loss(new, old)
 
     @property
     def _trained(self) -> dict[str, Tensor]:
@@ -138,15 +151,20 @@ def _slopes(head: nn.Module, trained: Mapping[str, Tensor], features: Tensor, by
     """Return the gradients of a linear head's trained weights, from those of its outputs."""
     parts = _linear_parts(head)
     rows = [part.out_features for _, part in parts]
-    by_row = F.pad(by_output, (0, sum(rows) - by_output.shape[1]))  # spare rows of a grown head have no output
+    spare = sum(rows) - by_output.shape[1]  # rows of a grown head that have no output
+    by_row = (F.pad(by_output, (0, spare)) if spare else by_output).split(rows, dim=1)
     slopes = {}
-    for (name, _), mine in zip(parts, by_row.split(rows, dim=1), strict=True):
+    for (name, _), mine in zip(parts, by_row, strict=True):
         slopes[f"{name}weight"], slopes[f"{name}bias"] = mine.T @ features, mine.sum(dim=0)
     return [slopes[name] for name in trained]
 
 
 def _with_logits(view: View, logits: Tensor) -> View:
-    return replace(view, features=view.features.detach(), logits=logits, adapted=logits, comparable=logits)
+    return _corrected(view, logits, logits, logits)
+
+
+def _corrected(view: View, logits: Tensor, adapted: Tensor, comparable: Tensor) -> View:
+    return replace(view, features=view.features.detach(), logits=logits, adapted=adapted, comparable=comparable)
 
 
 def _seen_by(head: nn.Module, weights: Mapping[str, Tensor], view: View) -> View:
@@ -185,34 +203,49 @@ def assign_gradients(
         )
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
-    size = largest(known, norm=2)
-    assert size is not None
-    return torch.where(size.isfinite(), loss.detach(), torch.nan)
+    # 0, but NaN if a number in a gradient is NaN or infinite.
+    return loss.detach() + 0 * torch.stack(torch._foreach_norm(known)).sum()
 
 
 def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:
     """Return `weight` after a step of the optimizer, as a function of `gradient`; the optimizer is not changed."""
-    group = next((group for group in optimizer.param_groups if any(p is weight for p in group["params"])), None)
-    if group is None:  # the optimizer does not update this weight
+    group = _group_of(optimizer, weight)
+    if group is None:
         return weight
-    return UNROLLED[type(optimizer)](group, optimizer.state.get(weight, {}), weight.detach(), gradient)
+    moved: Tensor = UNROLLED[type(optimizer)](group, optimizer.state.get(weight, {}), weight.detach(), gradient)
+    return moved
 
 
-def _sgd(group: Mapping[str, Any], state: Mapping[str, Any], weight: Tensor, gradient: Tensor) -> Tensor:
+def step_size(optimizer: Optimizer, weight: Tensor) -> float:
+    """Return the derivative of a moved weight by its gradient: a number, because a step is linear in all it takes."""
+    group = _group_of(optimizer, weight)
+    if group is None:
+        return 0.0
+    state = {name: 0.0 for name, value in optimizer.state.get(weight, {}).items() if value is not None}
+    return float(UNROLLED[type(optimizer)](group, state, 0.0, 1.0))
+
+
+def _group_of(optimizer: Optimizer, weight: Tensor) -> Mapping[str, Any] | None:
+    """Return the group of a weight; None if the optimizer does not update it."""
+    return next((group for group in optimizer.param_groups if any(p is weight for p in group["params"])), None)
+
+
+def _sgd(group: Mapping[str, Any], state: Mapping[str, Any], weight: Any, gradient: Any) -> Any:
     direction = -gradient if group["maximize"] else gradient
-    direction = direction + group["weight_decay"] * weight
+    if group["weight_decay"]:
+        direction = direction + group["weight_decay"] * weight
     if group["momentum"]:
         before = state.get("momentum_buffer")
         velocity = direction
         if before is not None:
             velocity = group["momentum"] * before + (1 - group["dampening"]) * direction
         direction = direction + group["momentum"] * velocity if group["nesterov"] else velocity
-    moved: Tensor = weight - group["lr"] * direction
-    return moved
+    return weight - group["lr"] * direction
 
 
-UNROLLED: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any], Tensor, Tensor], Tensor]] = {SGD: _sgd}
+UNROLLED: dict[type[Optimizer], Callable[[Mapping[str, Any], Mapping[str, Any], Any, Any], Any]] = {SGD: _sgd}
 """The step of each optimizer that can be unrolled, with all its options, from a group, a weight's state and gradient.
 
-Subclasses do not count: they may step differently.
+Each is linear in state, weight and gradient, which are tensors or numbers. Subclasses do not count: they may step
+differently.
 """

@@ -121,7 +121,8 @@ class CBA(Adaptor):
             nn.init.zeros_(linear[-1].weight)
         layers = [part for layer in linear for part in (layer, nn.ReLU())][:-1]
         self.g = nn.Sequential(*layers).to(next(net.head.parameters()))
-        self.optimizer = Adam(self.g.parameters(), lr=self.lr)
+        # A fused step takes half of the time, and rounds differently.
+        self.optimizer = Adam(self.g.parameters(), lr=self.lr, fused=None if self.joint else True)
 
     def observe(self, method: Method, groups: Sequence[View], memory: Memory) -> None:
         if self._prior is not None:
@@ -149,22 +150,24 @@ class CBA(Adaptor):
         self._updates = 0
 
     def correct(self, view: View, *, learning: bool = False) -> View:
-        corrected = self.corrected(view.logits, learning=learning)
-        view = replace(view, adapted=corrected, comparable=corrected)
-        return view if self._prior is None else self._prior.correct(view)
+        adapted, comparable = self._adapted(view.logits, learning=learning)
+        return replace(view, adapted=adapted, comparable=comparable)
+
+    def _adapted(self, logits: Tensor, *, learning: bool) -> tuple[Tensor, Tensor]:
+        """Return the adapted logits, and the comparable ones, which have no offset of a prior."""
+        corrected = self.corrected(logits, learning=learning)
+        return corrected if self._prior is None else corrected + self._prior.offset(), corrected
 
     def corrected(self, logits: Tensor, *, learning: bool = False) -> Tensor:
         """Return F = f + g(f), (n, outputs). omega is a constant unless `learning`."""
-        inputs = logits if self.through else logits.detach()
+        residual = logits if self.through else logits.detach()
         if self.input == "probabilities":
-            inputs = inputs.softmax(dim=1)
-        for layer in self.g:
-            if isinstance(layer, nn.Linear):
-                weight, bias = layer.weight, layer.bias
-                inputs = F.linear(inputs, *((weight, bias) if learning else (weight.detach(), bias.detach())))
-            else:
-                inputs = layer(inputs)
-        return logits + inputs
+            residual = residual.softmax(dim=1)
+        weights = iter(self._omega if learning else [weight.detach() for weight in self._omega])
+        residual = F.linear(residual, next(weights), next(weights))
+        for weight in weights:  # without calls of modules, which take longer than this arithmetic
+            residual = F.linear(residual.relu(), weight, next(weights))
+        return logits + residual
 
     def update(
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
@@ -175,17 +178,24 @@ class CBA(Adaptor):
         """
         views = query if self._prior is None else [groups[0], *query]
         objective = method.query_loss if self._prior is None else self._prior.balanced
-        learning, omega = partial(self.correct, learning=True), list(self.g.parameters())
-        step = VirtualStep(method, head, optimizer, groups, learning)
-        loss, gradients = step.outer_gradients(objective, views, omega)
-        outer = assign_gradients("CBA", method, loss, omega, gradients)
+        step = VirtualStep(method, head, optimizer, groups, partial(self._adapted, learning=True))
+        loss, gradients = step.outer_gradients(objective, views, self._omega)
+        outer = assign_gradients("CBA", method, loss, self._omega, gradients)
         self._step()
         return outer
+
+    @property
+    def _omega(self) -> list[Tensor]:
+        """Return the weight and the bias of each layer of g, in order."""
+        (group,) = self.optimizer.param_groups
+        weights: list[Tensor] = group["params"]
+        return weights
 
     def _step(self) -> None:
         """Step Adam on omega with the gradients it has."""
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        for weight in self._omega:
+            weight.grad = None
 
     @torch.no_grad()
     def grow(self, outputs: int) -> None:

@@ -7,7 +7,6 @@ et al. 2021). Prediction never uses o.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -131,8 +130,10 @@ class Prior(Adaptor):
         self, method: Method, head: nn.Module, optimizer: Optimizer, groups: Sequence[View], query: Sequence[View]
     ) -> Tensor:
         """Take one outer step, Adam on log tau, and return the outer loss."""
-        learning, views, weights = partial(self.correct, learning=True), [groups[0], *query], [self._log_tau]
-        step = VirtualStep(method, head, optimizer, groups, learning)
+        views, weights = [groups[0], *query], [self._log_tau]
+        step = VirtualStep(
+            method, head, optimizer, groups, lambda logits: (logits + self.offset(learning=True), logits)
+        )
         loss, gradients = step.outer_gradients(self.balanced, views, weights)
         outer = assign_gradients("Prior(tau='learned')", method, loss, weights, gradients)
         self._optimizer.step()

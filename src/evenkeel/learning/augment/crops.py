@@ -96,14 +96,17 @@ def crop(x: Tensor, padding: int, flip: bool, generator: torch.Generator) -> Ten
     """Return crops of the original size. Whole lines are copied, several times as fast as pixel by pixel."""
     n, channels, height, width = x.shape
     top, left = (torch.randint(2 * padding + 1, (n, 1), generator=generator) for _ in range(2))
-    mirrored = torch.randint(2, (n, 1), generator=generator) if flip else torch.zeros_like(left)
+    mirrored = torch.randint(2, (n, 1), generator=generator).bool() if flip else None
     if n == 0:
         return x.clone()
-    images = F.pad(x, [padding] * 4).contiguous()
-    area, line = images[0, 0].numel(), images.shape[3]
-    if flip:
-        images = torch.cat([images, images.flip(3)])
-    left = torch.where(mirrored.bool(), n * channels * area + 2 * padding - left, left)  # in the second half
+    line = width + 2 * padding
+    area = (height + 2 * padding) * line
+    images = x.new_zeros(1 if mirrored is None else 2, n, channels, height + 2 * padding, line)
+    inside = images[..., padding : padding + height, padding : padding + width]
+    inside[0] = x
+    if mirrored is not None:
+        inside[1] = x.flip(3)
+        left = torch.where(mirrored, n * channels * area + 2 * padding - left, left)  # in the second half
     begin = torch.arange(0, n * channels * area, area).view(n, channels, 1)
     begin = begin + (top * line + left)[:, :, None] + torch.arange(0, height * line, line)
     lines = images.as_strided((images.numel() - width + 1, width), (1, 1))  # one begins at each pixel

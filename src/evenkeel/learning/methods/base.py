@@ -96,6 +96,12 @@ class Method(nn.Module, ABC):
     def grow(self, outputs: int) -> None:
         """Widen buffers with an entry per output: the head has `outputs` now, as does each `Net` of the submodules."""
 
+    @property
+    def acts_before_loss(self) -> bool:
+        """Return whether a method has a `before_step` or a `recall` of its own, which may write to the head."""
+        own, none = type(self), Method
+        return own.before_step is not none.before_step or own.recall is not none.recall
+
     def before_step(self, net: Net, new: Draw) -> None:
         """Act before the forward passes of each update: initialise rows of new classes, say (LUCIR's imprint)."""
 
