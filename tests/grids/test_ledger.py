@@ -25,6 +25,7 @@ def test_a_key_says_what_a_run_is() -> None:
         config("name=other"),
         config("threads=2"),
         config("device=cuda:1"),
+        config("memory.device=cpu"),
         config("memory.policy=reservoir"),  # the method's own
         ek.load_config(json.loads(base.model_dump_json())),
     ]

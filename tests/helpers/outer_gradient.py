@@ -88,10 +88,10 @@ def watch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> list[Update]:
     kind = type(learner.method)
     call, loss, query_loss, adam = Step.__call__, kind.loss, kind.query_loss, CBA._step
 
-    def spied_call(step: Step, x: Tensor, y: Tensor) -> Outcome:
+    def spied_call(step: Step, x: Tensor, y: Tensor, *, first: bool) -> Outcome:
         rules = [sgd_rule(learner, weight) for weight in step.net.head.parameters()]
         updates.append(Update(copy.deepcopy(step.net), [w.detach().clone() for w in cba.g.parameters()], rules))
-        outcome = call(step, x, y)
+        outcome = call(step, x, y, first=first)
         updates[-1].outer_loss = outcome.outer_loss
         return outcome
 

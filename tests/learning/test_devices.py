@@ -84,8 +84,11 @@ def test_a_run_is_resumed_on_another_device(tmp_path: Path) -> None:
     for place, _ in enumerate(ek.run(config(), data=DATA, out=tmp_path, save_every=0)):
         if place == 8:
             break
-    assert list(ek.run(config("device=cpu"), data=DATA, out=tmp_path))[1:] == whole[1:]
-    started = whole[0]
-    assert isinstance(started, ek.Started)
-    assert started.device == "cpu"
-    assert "device" not in started.config  # it is what was chosen, not what there was
+    elsewhere = config("device=cpu", "memory.device=cpu")
+    assert list(ek.run(elsewhere, data=DATA, out=tmp_path))[1:] == whole[1:]
+    for run, memory in ((whole, "auto"), (list(ek.run(elsewhere, data=DATA)), "cpu")):
+        started = run[0]
+        assert isinstance(started, ek.Started)
+        assert (started.device, started.memory_device) == ("cpu", memory)
+        assert "device" not in started.config  # it is what was chosen, not what there was
+        assert "device" not in started.config["memory"]

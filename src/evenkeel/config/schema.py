@@ -59,6 +59,8 @@ Maybe = Annotated[PositiveInt | None, OR_NONE]
 Share = Annotated[Annotated[float, Field(gt=0, lt=1)] | None, OR_NONE]
 Device = Annotated[str, AfterValidator(require_name)]
 Threads = Annotated[Annotated[int, Field(gt=0, le=1024)] | None, OR_NONE]
+PLACES: dict[str, Any] = {"device": True, "memory": {"device": True}}
+"""Settings of where a learner computes and keeps samples, to exclude: part of no run key, group or service folder."""
 
 
 class StrictModel(BaseModel):
@@ -88,7 +90,7 @@ class MemorySettings(StrictModel):
     policy: Annotated[str | None, OR_NONE] = None
     """Reservoir, or balanced: equal shares per class. none: the method's default"""
     device: str = DEVICES[0]
-    """Where samples are kept: auto, with the network, or cpu"""
+    """Where samples are kept: auto, with the network, or cpu; part of no run key and no service folder"""
 
     @model_validator(mode="after")
     def _check_values(self) -> "MemorySettings":

@@ -19,6 +19,7 @@ import torch
 
 from evenkeel.config.build import method_of
 from evenkeel.config.own import naming_the_line, versions_of
+from evenkeel.config.schema import PLACES
 from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config, with_parts
@@ -113,7 +114,7 @@ def _steps(setup: Setup, loop: Loop, started: Started | None, stream: str | None
 def _started(setup: Setup, learner: Learner) -> Started:
     config = setup.config
     return Started(
-        config=config.model_dump(mode="json", exclude={"device"}),  # `device` below says which it was
+        config=config.model_dump(mode="json", exclude=PLACES),  # which are below
         versions={**_versions(), **versions_of(config)},
         threads=config.threads or torch.get_num_threads(),
         data=setup.data,
@@ -122,6 +123,7 @@ def _started(setup: Setup, learner: Learner) -> Started:
         stream=setup.digest,
         boundaries=setup.boundaries,
         device=str(learner.device),
+        memory_device=config.memory.device,
         bound=method_of(config).bound,
     )
 

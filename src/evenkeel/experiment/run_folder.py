@@ -125,11 +125,12 @@ class RunFolder:
 
 
 def _require_same(path: Path, before: Started, now: Started) -> None:
-    """Raise RunError unless both are one run. Name, threads and device may differ: the run keeps name and threads.
+    """Raise RunError unless both are one run. Name, threads and devices may differ: the run keeps name and threads.
 
     Whether the method is a bound follows from the config; older records do not say it.
     """
-    old, new = (json.loads(to_line(replace(each, threads=0, device="", bound=""))) for each in (before, now))
+    anywhere = {"threads": 0, "device": "", "memory_device": "", "bound": ""}
+    old, new = (json.loads(to_line(replace(each, **anywhere))) for each in (before, now))  # type: ignore[arg-type]
     changes = [each for each in differences(old, new) if each[0] not in ("config.name", "config.threads")]
     if changes:
         shown = "; ".join(f"{where} is {was!r} there and {is_!r} here" for where, was, is_ in changes[:3])

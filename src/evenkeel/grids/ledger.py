@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from evenkeel.config.build import with_policy
 from evenkeel.config.own import own_parts, versions_of
+from evenkeel.config.schema import PLACES
 from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, recorded_config
 from evenkeel.experiment.run_folder import LOCK
@@ -41,11 +42,11 @@ RECENT = 10**9  # ns: a folder that changed just now may change again without a 
 def run_key(config: Config) -> str:
     """Return 16 hexadecimal digits that identify a run.
 
-    Name, threads and device do not count: they say what it is called and how fast it was. Nor do settings
+    Name, threads and devices do not count: they say what it is called and how fast it was. Nor do settings
     that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`). Parts of the
     user's own count with a digest of the files that define them.
     """
-    settings = with_policy(config).model_dump(mode="json", exclude={"name", "threads", "device"})
+    settings = with_policy(config).model_dump(mode="json", exclude={"name": True, "threads": True, **PLACES})
     own = own_parts(config)
     for part in own:
         part.require_importable()

@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import Field, PositiveInt, StrictFloat, StrictInt, model_validator
 
 from evenkeel.config.composition import merged, nested
+from evenkeel.config.schema import PLACES
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.grids.execution import Execution
@@ -152,7 +153,7 @@ class Search:
         if not tried or tried[0].value is None:
             raise SettingsError("All trials failed; `evenkeel ledger list` shows why.")
         config = load_config({"extends": self._base, **self._changes(tried[0].settings)})
-        return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads", "device"})))
+        return tomli_w.dumps(without_none(config.model_dump(mode="json", exclude={"threads": True, **PLACES})))
 
     def _trial(self, chosen: dict[str, Any]) -> Trial:
         settings = {}

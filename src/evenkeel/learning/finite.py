@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenkeel.errors import DivergenceError
+from evenkeel.learning.torch_utils import to_host
 
 
 def sizes(values: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -28,11 +29,19 @@ def spoiled(pairs: Sequence[tuple[Tensor, Tensor]]) -> Sequence[Tensor]:
     return [torch.where(then.isfinite(), size, 0.0) for size, then in zip(now, before, strict=True)]
 
 
-def read(numbers: Mapping[str, Sequence[Tensor | float]]) -> dict[str, list[float]]:
-    """Return these numbers, read at once; raise DivergenceError that names the first that is not finite."""
+def read(
+    numbers: Mapping[str, Sequence[Tensor | float]], along: Sequence[Tensor] = ()
+) -> tuple[dict[str, list[float]], list[Tensor]]:
+    """Return these numbers, and the tensors `along` on the host, all read at once.
+
+    Raise DivergenceError that names the first number that is not finite.
+    """
     there = [number.detach() for several in numbers.values() for number in several if isinstance(number, Tensor)]
-    on_host = there if there[0].device.type == "cpu" else torch.stack(there).cpu().unbind()
-    floats = iter([number.item() for number in on_host])
+    if there[0].device.type == "cpu":
+        floats = iter([number.item() for number in there])
+    else:
+        packed, *along = to_host([torch.stack(there), *along])
+        floats = iter(packed.tolist())
     values = {
         name: [next(floats) if isinstance(number, Tensor) else number for number in several]
         for name, several in numbers.items()
@@ -43,4 +52,4 @@ def read(numbers: Mapping[str, Sequence[Tensor | float]]) -> dict[str, list[floa
                 f"{name} is NaN or infinite; the network was rolled back to its state before this update, and the "
                 "adaptor with it. A lower learning rate or normalised inputs may help."
             )
-    return values
+    return values, list(along)

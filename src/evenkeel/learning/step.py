@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import chain
 from math import isfinite, nan
 from typing import Any
 
@@ -22,6 +21,7 @@ from evenkeel.learning.memory import OWN_COLUMNS, Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import Generators, global_seed, next_seed
+from evenkeel.learning.rollback import Before
 from evenkeel.learning.torch_utils import running_statistics, scratch_buffers, sent
 from evenkeel.learning.types import Draw, Precision, View
 
@@ -30,20 +30,10 @@ from evenkeel.learning.types import Draw, Precision, View
 class Outcome:
     """The result of one update."""
 
-    new: View  # the incoming batch as it was seen in this update, before the optimizer's step
+    columns: Mapping[str, Tensor]  # what the method stores with the batch, if this is the first update on it
     loss: float
     outer_loss: float | None
     replayed: int
-
-
-@dataclass(frozen=True)
-class Before:
-    """What may change before it is certain that a batch can be learned, as it was."""
-
-    statistics: Sequence[tuple[Tensor, Tensor]]  # buffers, each with its value
-    head: Sequence[tuple[Tensor, Tensor]]  # likewise
-    adaptor: Mapping[str, Any] | None  # its state, if it may change
-    generators: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -69,13 +59,13 @@ class Step:
         """Return where the network is."""
         return next(self.net.head.parameters()).device
 
-    def __call__(self, batch: Tensor, y: Tensor) -> Outcome:
+    def __call__(self, batch: Tensor, y: Tensor, *, first: bool = True) -> Outcome:
         before = self._before()
         with global_seed(next_seed(self.generators["net"]), self.device):
             try:
-                outcome, jointly = self._gradients(batch, y, before)
+                outcome, jointly = self._gradients(batch, y, before, first=first)
             except BaseException:  # of any kind: a batch that was not learned must leave no trace
-                self._restore(before)
+                before.restore()
                 raise
             self.optimizer.step()
             if self.adaptor is not None:
@@ -99,32 +89,17 @@ class Step:
             return []
         x = sent(rows["x"], self.memory.place or self.device)
         with torch.inference_mode(False), torch.enable_grad():
-            outcomes = [self(x, rows["y"]) for _ in range(repeats if self.method.trains else 0)]
-        columns = self.remembered(outcomes[0].new) if outcomes else {}  # as it was before any update on these samples
+            updates = repeats if self.method.trains else 0
+            outcomes = [self(x, rows["y"], first=place == 0) for place in range(updates)]
+        columns = outcomes[0].columns if outcomes else {}  # as they were before any update on these samples
         if self.method.rehearses:
             self.memory.insert({**rows, "x": x, **columns}, self.generators["memory"])
         return outcomes
 
     def _before(self) -> Before:
-        """Return the running statistics, what a method's `before_step` and `recall` may write to, the adaptor's state.
+        return Before.of(self.net, self.method, self.adaptor, self.generators)
 
-        A method may write to the head and to its buffers, among them the running statistics of its teachers.
-        """
-        buffers = chain(self.net.buffers(), self.method.buffers())
-        head = self.net.head.parameters() if self.method.acts_before_loss else ()
-        statistics, weights = ([(tensor, tensor.detach().clone()) for tensor in written] for written in (buffers, head))
-        adaptor = None if self.adaptor is None else self.adaptor.backup()
-        return Before(statistics, weights, adaptor, self.generators.state_dict())
-
-    @torch.no_grad()
-    def _restore(self, before: Before) -> None:
-        for tensor, value in chain(before.statistics, before.head):
-            tensor.copy_(value)
-        if self.adaptor is not None and before.adaptor is not None:
-            self.adaptor.load_state_dict(before.adaptor)
-        self.generators.load_state_dict(before.generators)
-
-    def _gradients(self, batch: Tensor, y: Tensor, before: Before) -> tuple[Outcome, bool]:
+    def _gradients(self, batch: Tensor, y: Tensor, before: Before, *, first: bool) -> tuple[Outcome, bool]:
         """Do everything up to the optimizer's step; return the outcome and whether the adaptor has gradients too."""
         augment = self.generators["augment"]
         draws = self._training_draws(batch, y, self.generators["draw"], augment)
@@ -159,10 +134,16 @@ class Step:
             weight.grad = None
         loss.backward()
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        values = finite.read({**numbers, "The loss": [loss], "A gradient": finite.sizes(gradients)})
+        numbers |= {"The loss": [loss], "A gradient": finite.sizes(gradients)}
+        columns = self.remembered(_first(new, len(y))) if first else {}
+        if self.memory.place == self.device:
+            values, _ = finite.read(numbers)
+        else:
+            values, on_host = finite.read(numbers, list(columns.values()))
+            columns = dict(zip(columns, on_host, strict=True))
         replayed = sum(len(view.y) for view in old) // (1 + self.method.second_view)
         outer_loss = next(iter(values.get(self._outer, [])), None)
-        return Outcome(_first(new, len(y)), values["The loss"][0], outer_loss, replayed), jointly
+        return Outcome(columns, values["The loss"][0], outer_loss, replayed), jointly
 
     @property
     def _outer(self) -> str:
@@ -259,7 +240,7 @@ class Step:
             )
             of_training, of_memory = (torch.cat([part.flatten() for part in parts]) for parts in by_weight)
         finally:
-            self._restore(before)
+            before.restore()
         return of_training, of_memory
 
     def _query(self, generator: torch.Generator, *, with_gradient: bool) -> list[View]:

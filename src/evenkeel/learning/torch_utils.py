@@ -41,6 +41,14 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor if tensor.device == device else tensor.to(device, non_blocking=device.type != "cpu")
 
 
+def to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors of a device on the host, which waits for all of them once."""
+    parts = [tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]
+    copies = torch.cat(parts).cpu().split([len(part) for part in parts])
+    pairs = zip(copies, tensors, strict=True)
+    return [copy.clone().view(tensor.dtype).view(tensor.shape) for copy, tensor in pairs]  # aligned, for any dtype
+
+
 def copied(state: Any) -> Any:
     """Return a copy of nested dicts and lists of tensors and numbers, several times as fast as copy.deepcopy."""
     if isinstance(state, dict):

@@ -23,6 +23,7 @@ class Started:
     boundaries: bool  # whether the end of each task is reported to the learner
     step: int = 0
     device: str = "cpu"
+    memory_device: str = "auto"  # where samples were kept: with the network, or on the "cpu"
     bound: str = ""  # "lower" or "upper" for a method that is no method to use, but a bound to compare others with
 
 
@@ -104,6 +105,7 @@ FIELDS = {each: frozenset(field.name for field in fields(each)) for each in KIND
 LATER = {
     "bound": "",
     "device": "cpu",
+    "memory_device": "auto",
 }  # fields that older records lack: written only where they differ from this default
 OLD_BOUNDS = {"finetune": "lower", "joint": "upper"}  # bounds whose older records do not say so
 

@@ -14,7 +14,7 @@ from evenkeel.config.composition import merged
 from evenkeel.config.loading import checked, read_tables
 from evenkeel.config.own import admit
 from evenkeel.config.parts import ConfigError, PartSettings
-from evenkeel.config.schema import LearnerConfig, StrictModel, Threads
+from evenkeel.config.schema import PLACES, LearnerConfig, StrictModel, Threads
 from evenkeel.errors import InputError, nearest, some
 from evenkeel.learning.texts import TEXT_BYTES, packed
 
@@ -195,7 +195,8 @@ class ServiceConfig(LearnerConfig):
 
     def determining(self) -> dict[str, Any]:
         """Return the settings that define the learner, and so must not change during its lifetime."""
-        return self.model_dump(mode="json", exclude={"batches", "checkpoints", "limits", "device"})
+        operation = {"batches": True, "checkpoints": True, "limits": True}
+        return self.model_dump(mode="json", exclude={**operation, **PLACES})
 
 
 def load_service(

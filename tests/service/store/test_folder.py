@@ -25,8 +25,9 @@ def test_limits_may_change_but_not_the_learner(opened: Open, tmp_path: Path) -> 
     service = opened()
     teach(service, examples(8))
     service.close()
-    changed = opened("limits.queue=7")
+    changed = opened("limits.queue=7", "device=cpu", "memory.device=cpu")
     assert changed.config.limits.queue == 7
+    assert "device" not in (tmp_path / "model" / "service.toml").read_text()
     changed.close()
     with pytest.raises(SettingsError, match=r"net.hidden is \[16\] in .* and \[8\] in the config"):
         Service(tmp_path / "model", None, ["net.hidden=[8]", "limits.queue=3"])

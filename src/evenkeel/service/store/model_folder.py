@@ -11,6 +11,7 @@ import tomli_w
 
 from evenkeel.config.keel import recipe
 from evenkeel.config.loading import read_tables
+from evenkeel.config.schema import PLACES
 from evenkeel.errors import BusyError, SettingsError
 from evenkeel.files import flush, is_writable, lock, write_whole
 from evenkeel.results.records import without_rar
@@ -151,7 +152,7 @@ class ModelFolder:
 
     def write(self, config: ServiceConfig) -> None:
         """Write the config to `service.toml`, unless it is there already. It belongs to no device."""
-        content = tomli_w.dumps(_without_none(config.model_dump(mode="json", exclude={"device"}))).encode()
+        content = tomli_w.dumps(_without_none(config.model_dump(mode="json", exclude=PLACES))).encode()
         if not self.exists or (self.path / CONFIG).read_bytes() != content:
             write_whole(self.path / CONFIG, content)
 
