@@ -18,6 +18,7 @@ def settings() -> list[str]:
         assert issubclass(kind, BaseModel)
         for name, field in kind.model_fields.items():
             default = "none" if field.default is None else f"{field.default:,}"
+            default = str(field.default).lower() if isinstance(field.default, bool) else default
             rows.append(f"| `{table}.{name}` | {default} | {field.description} |")
     return rows
 

@@ -1,10 +1,8 @@
 """A service without HTTP: what the web application and the command line have in common."""
 
-import sqlite3
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,14 +10,15 @@ import torch
 
 from evenkeel.config.loading import read_tables
 from evenkeel.errors import DivergenceError, InputError, SettingsError, os_sentence
-from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, digest, likeliest
+from evenkeel.service.examples import Accepted, Answer, Example, FullError, Names, likeliest
+from evenkeel.service.intake import Intake
 from evenkeel.service.learners import require_own_parts, tables_of
 from evenkeel.service.opening import Start, adopt, current, first_learner, newest_readable, open_journal
 from evenkeel.service.samples import unpack
 from evenkeel.service.store import aside, queries, version_rows
 from evenkeel.service.store.aside import SetAside
 from evenkeel.service.store.forgotten import Forgotten
-from evenkeel.service.store.journal import Journal, JournalError, Operation
+from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.predictions import Kept, Prediction, Predictions
 from evenkeel.service.store.version_rows import Version
@@ -60,7 +59,7 @@ class Service:
         self.journal: Journal | None = None
         self.predictions: Predictions | None = None
         self.supervisor: Supervisor | None = None
-        self._labels: set[Hashable] = set()
+        self._intake: Intake | None = None
         self._names = Names()
         torch.set_num_threads(self.config.threads or torch.get_num_threads())
         if not self.model_folder.exists:
@@ -107,8 +106,11 @@ class Service:
         learner, counters, number, self._notice = resumed
         self.journal.start_marking()
         published = Published.of(learner, number)
-        self._labels = set(published.classifier.classes) | self.journal.do(queries.waiting)[1]
+        labels = set(published.classifier.classes) | self.journal.do(queries.waiting)[1]
         self.supervisor = Supervisor(self.model_folder, self.config, self.journal, published, counters, apart=apart)
+        self._intake = Intake(
+            self.config, self.journal, self.predictions, self.supervisor, names=self._names, labels=labels
+        )
 
     def start(self) -> None:
         """Start learning."""
@@ -161,44 +163,11 @@ class Service:
 
     def learn(self, examples: Sequence[Example]) -> "Future[list[Accepted]]":
         """Accept examples. The future returns their ids, and which of them were new, once they are durable."""
-        supervisor, journal = self._require_learning()
-        self._require_few(len(examples))
-        new_ids = self._names.new(len(examples))
-        rows = [each.named(new_id) for each, new_id in zip(examples, new_ids, strict=True)]
-
-        def accept(db: sqlite3.Connection) -> list[Accepted]:
-            self._admit([row.label for row in rows])
-            new = queries.accept(db, rows)
-            self._labels.update(row.label for row in rows)
-            return [Accepted(row.id, is_new) for row, is_new in zip(rows, new, strict=True)]
-
-        return self._enqueue(supervisor, journal, accept, len(rows))
+        return self._require_intake().learn(examples)
 
     def tell(self, truths: Sequence[tuple[str, Hashable]]) -> "Future[list[Accepted]]":
         """Accept the true labels of earlier predictions as examples, and count whether the answers were correct."""
-        supervisor, journal = self._require_learning()
-        self._require_few(len(truths))
-        ids = [id for id, _ in truths]
-
-        kept = self._kept().fetch(ids)
-        examples = [Example(kept[id].x if id in kept else b"", label, id, digest(b"", label)) for id, label in truths]
-        answered = [kept[id].answered if id in kept else None for id in ids]
-
-        def accept(db: sqlite3.Connection) -> list[Accepted]:
-            self._admit([label for _, label in truths])
-            right = queries.tell(db, list(zip(examples, answered, strict=True)))
-            self._labels.update(label for _, label in truths)
-            return [Accepted(id, each is not None, each) for id, each in zip(ids, right, strict=True)]
-
-        def count_answers(done: "Future[list[Accepted]]") -> None:
-            if not done.exception():
-                supervisor.tell_answered([each.right for each in done.result() if each.right is not None])
-                with suppress(JournalError):  # otherwise they are dropped when they are old
-                    self._kept().drop(ids)  # they are in the journal now
-
-        future = self._enqueue(supervisor, journal, accept, len(truths))
-        future.add_done_callback(count_answers)
-        return future
+        return self._require_intake().tell(truths)
 
     def predict(self, samples: Sequence[bytes], top: int = 5) -> tuple[int, list[Answer]]:
         """Return the version that answers, and its answers."""
@@ -285,35 +254,17 @@ class Service:
             raise _only_predicts(self.failure)
         return self.supervisor, self.journal
 
-    def _require_few(self, count: int) -> None:
-        """Raise InputError if these are too many examples for one request."""
-        most = min(self.config.limits.examples, self.config.most_waiting)
-        if count > most:
-            raise InputError(f"{count:,} examples are too many for one request; the limit is {most:,}.")
+    def _require_intake(self) -> Intake:
+        """Return what accepts examples; raise JournalError if nothing can be learned."""
+        if self._intake is None:
+            raise _only_predicts(self.failure)
+        return self._intake
 
     def _kept(self) -> Predictions:
         """Return the predictions that may be labelled later; raise JournalError if they could not be opened."""
         if self.predictions is None:
             raise _only_predicts(self.failure)
         return self.predictions
-
-    def _admit(self, labels: Sequence[Hashable]) -> None:
-        """Raise InputError if these labels cannot be learned. Runs in the journal's thread, where `_labels` changes."""
-        self.config.require_labels(labels, self._labels)
-
-    def _enqueue(
-        self, supervisor: Supervisor, journal: Journal, accept: Operation[list[Accepted]], count: int
-    ) -> "Future[list[Accepted]]":
-        """Write examples to the journal; raise FullError if the queue has no room for them."""
-        supervisor.limits.reserve(count)
-
-        def settle(done: "Future[list[Accepted]]") -> None:
-            new = 0 if done.exception() else sum(each.new for each in done.result())
-            supervisor.queue.settle(count, new)
-
-        future = journal.write(accept)
-        future.add_done_callback(settle)
-        return future
 
 
 def _only_predicts(why: str | None) -> JournalError:

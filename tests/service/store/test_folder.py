@@ -37,7 +37,7 @@ def test_limits_may_change_but_not_the_learner(opened: Open, tmp_path: Path) -> 
 WRONG: dict[str, tuple[list[str], str]] = {
     "no settings": ([], "Give --config FILE"),
     "no input": (["seed=1"], "input is missing"),
-    "both kinds": (["input.features=3", "input.size=[2, 2]"], "either features .* or size"),
+    "both kinds": (["input.features=3", "input.size=[2, 2]"], "one of features .* size"),
     "boundaries": (["input.features=3", "method.name=ss_il"], "needs task boundaries"),
     "adaptor": (
         ["input.features=3", "adaptor={name='cba', start='second-task'}"],
