@@ -17,8 +17,8 @@ def settings() -> list[str]:
         assert isinstance(kind, type)
         assert issubclass(kind, BaseModel)
         for name, field in kind.model_fields.items():
-            default = "none" if field.default is None else f"{field.default:,}"
-            default = str(field.default).lower() if isinstance(field.default, bool) else default
+            numbers = field.default is not None and not isinstance(field.default, bool)
+            default = f"{field.default:,}" if numbers else str(field.default).lower()
             rows.append(f"| `{table}.{name}` | {default} | {field.description} |")
     return rows
 
