@@ -187,16 +187,18 @@ class Ordeal:
         """Kill the service, damage a copy of what it left, and see what becomes of that."""
         self._wait_a_while()
         self.running.kill(restart=False)
-        copy = ModelFolder(self._new("copy"))
-        shutil.copytree(self.folder.path, copy.path)
+        whole, copy = ModelFolder(self._new("whole")), ModelFolder(self._new("copy"))
+        for each in (whole, copy):
+            shutil.copytree(self.folder.path, each.path)
         known = self.clients.known
         self.running.start()
-        assert list(check(copy)) == []
-        self.twin.follow(copy.journal).require_all(known)
+        assert list(check(whole)) == []
+        self.twin.follow(whole.journal).require_all(known)  # whoever reads a journal last leaves no log to be damaged
         what, _ = self.damages.damage(copy)
         outcome = see(copy, self.twin, new_journal=self.rng.random() < 0.5)
         self.counts[f"copy: {what}: {outcome}"] += 1
-        shutil.rmtree(copy.path)
+        for each in (whole, copy):
+            shutil.rmtree(each.path)
 
     def damage_in_place(self) -> None:
         """Kill the service and damage a file of its own; if the next one notices, put the file back as it was."""

@@ -78,15 +78,17 @@ class Running:
         """
         learner = None if restart else self._learner()
         self.kills.early += self.fetch("/readyz") is None
+        if learner is not None:
+            send(self.process, signal.SIGSTOP)  # or it might start another one
+            with suppress(ProcessLookupError):
+                os.kill(learner, signal.SIGKILL)
+                self.kills.learner += 1
         self.process.kill()
         self.process.join()
         self.kills.service += 1
         if restart:
             self.start()
         elif learner is not None:
-            with suppress(ProcessLookupError):
-                os.kill(learner, signal.SIGKILL)
-                self.kills.learner += 1
             wait_for(lambda: not is_running(learner))
 
     def _learner(self) -> int | None:
