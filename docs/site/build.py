@@ -22,7 +22,14 @@ REFERENCE = {  # pages, each with its title and the modules whose public names i
     "methods": ("Methods and adaptors", ["learning.methods", "learning.contract", "learning.adaptors"]),
     "networks": (
         "Networks",
-        ["learning.nets", "learning.zoo", "learning.heads", "learning.pretrained", "learning.augment"],
+        [
+            "learning.nets",
+            "learning.zoo",
+            "learning.heads",
+            "learning.pretrained",
+            "learning.texts",
+            "learning.augment",
+        ],
     ),
     "data": ("Data", ["experiment.quickstart", "data.dataset", "data.sources", "data.scenarios"]),
     "runs": ("Runs and results", ["experiment.config", "experiment.run", "results.run_files", "results.records"]),
