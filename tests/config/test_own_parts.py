@@ -178,11 +178,14 @@ def test_a_package_offers_parts_by_entry_points(own_module: str, tmp_path: Path)
     about = tmp_path / "careful-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: careful\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[evenkeel.methods]\ncareful = {own_module}:Cautious\n")
+    points = f"[evenkeel.methods]\ncareful = {own_module}:Cautious\n[evenkeel.encoders]\nfront = {own_module}:encoder\n"
+    (about / "entry_points.txt").write_text(points)
     with pytest.raises(SettingsError, match="'careful' is not one of"):
         ek.load_config({"method": {"name": "careful"}})
     sys.path.append(str(tmp_path))
     assert ek.load_config({"method": {"name": "careful", "share": 0.1}}).name == "Cautious"
+    net = {"name": "mlp", "encoder": {"name": "front", "width": 3}}
+    assert ek.load_config({"net": net}).net["encoder"] == {"name": "front", "width": 3}
 
 
 def test_the_command_line_imports_what_registers_itself(
