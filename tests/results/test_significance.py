@@ -19,7 +19,16 @@ from evenkeel.errors import RunError
 from evenkeel.results.groups import Estimate, Group, groups
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
-from evenkeel.results.significance import Comparison, by_adaptor, compare, holm, paired_t, side_by_side, signed_rank
+from evenkeel.results.significance import (
+    Comparison,
+    against,
+    by_adaptor,
+    compare,
+    holm,
+    paired_t,
+    side_by_side,
+    signed_rank,
+)
 from evenkeel.results.table import Cell, ResultTable
 from tests.helpers.commands import call
 from tests.helpers.runs import make_run, make_runs
@@ -217,6 +226,20 @@ def test_without_and_with_other_adaptors() -> None:
     both = by_adaptor([*er, *cba, *prior], ["acc"])
     assert both.title.startswith("A: without CBA or Prior, B: with CBA or Prior;")
     assert [row[0] for row in values(both)] == ["ER against ER + CBA", "ER against ER + Prior"]
+
+
+def test_all_methods_against_one() -> None:
+    sheet = against("DER++", make_runs(3), ["acc"])
+    assert [row[0] for row in values(sheet)] == [f"{name} against DER++" for name in ("ER", "ER + CBA", "DER++ + CBA")]
+    before, after = (
+        side_by_side(*[[run for run in make_runs(3) if run.label == each] for each in pair], ["acc"])
+        for pair in (("ER", "DER++"), ("ER + CBA", "DER++"))
+    )
+    assert [row[2:7] for row in values(sheet)[:2]] == [values(each)[0][2:7] for each in (before, after)]
+    with pytest.raises(RunError, match=r"no method 'DERPP' among ER, .*\. Did you mean 'DER\+\+'"):
+        against("DERPP", make_runs(3), ["acc"])
+    with pytest.raises(RunError, match="ER is the only method"):
+        against("ER", [make_run("ER")], ["acc"])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenkeel.cli.console import Format, Output, out, print_table, read_runs
-from evenkeel.errors import RunError, one_of
+from evenkeel.errors import RunError, SettingsError, one_of
 
 if TYPE_CHECKING:
     from evenkeel.results.table import ResultTable
@@ -43,6 +43,9 @@ def compare_command(
             metavar="DIR_B",
         ),
     ] = None,
+    method: Annotated[
+        str | None, typer.Option("--against", help="Compare all other methods in DIR_A with this one, such as keel.")
+    ] = None,
     measures: Measures = None,
     format: Format = "text",
     path: Output = None,
@@ -51,10 +54,14 @@ def compare_command(
 
     Methods with the same name are compared, or the two methods if each folder has only one.
     """
-    from evenkeel.results.significance import by_adaptor, side_by_side
+    from evenkeel.results.significance import against, by_adaptor, side_by_side
 
     names = _checked(measures, format)
-    if second is None:
+    if method is not None and second is not None:
+        raise SettingsError("--against compares the methods of one folder, but two folders were given.")
+    if method is not None:
+        table = against(method, read_runs([first]), names)
+    elif second is None:
         table = by_adaptor(read_runs([first]), names)
     else:
         table = side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))

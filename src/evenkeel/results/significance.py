@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 
-from evenkeel.errors import RunError
+from evenkeel.errors import RunError, nearest
 from evenkeel.results.groups import Estimate, Group, gain, groups, paired, pairs
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
@@ -165,6 +165,20 @@ def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
         )
     adaptors = " or ".join(dict.fromkeys(with_.adaptor for _, with_ in sides))
     return _table(sides, names, (f"without {adaptors}", f"with {adaptors}"), [])
+
+
+def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
+    """Compare each other method to the one with this label."""
+    members = groups(runs)
+    one = next((group for group in members if group.label == label), None)
+    if one is None:
+        raise RunError(
+            f"There is no method {label!r} among {_listed(members)}.{nearest(label, [each.label for each in members])}"
+        )
+    sides = [(other, one) for other in members if other is not one]
+    if not sides:
+        raise RunError(f"Nothing to compare: {label} is the only method.")
+    return _table(sides, names, ("the other method", label), [])
 
 
 def _listed(members: Sequence[Group]) -> str:
