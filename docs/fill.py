@@ -38,7 +38,10 @@ from benchmarks import service_figures  # noqa: E402 - only now is it on the pat
 
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "learner", "measures", "reproduction", "service", "tilt")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("experiments", "learner", "measures", "reproduction", "service", "tilt")
+    ),
 )
 IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)

@@ -291,11 +291,6 @@ BROKEN: dict[str, tuple[MakeMethod, str, str]] = {
         "global_generators_are_left_alone",
         "`remember` draws from torch's global generator, or seeds it",
     ),
-    "global-generator-in-results": (
-        TakesTheGlobalGenerator,
-        "same_seed_same_bits",
-        "Two runs with the same seed differ. Draw from the generator passed to `prepare`",
-    ),
     "unseeded-generator": (TakesNumpysGenerator, "same_seed_same_bits", "Two runs with the same seed differ"),
     "ignores-the-adaptor": (
         IgnoresTheAdaptor,

@@ -92,7 +92,7 @@ BAD: dict[str, tuple[Callable[[Tensor, list[int]], tuple[Any, Any]], str]] = {
     "one sample without a batch": (lambda x, y: (x[0], y[:1]), r"give x\[None\]"),
     "integers": (lambda x, y: (x.long(), y), "dtype int64; give images as uint8 or features as floating-point"),
     "images after features": (lambda x, y: (x.to(torch.uint8), y), "given floats before and uint8 now"),
-    "strings": (lambda x, y: (list("abcd")[: len(x)], y), "must be an array or a tensor of numbers"),
+    "strings": (lambda x, y: (list("abcd")[: len(x)], y), "Texts need an encoder"),
     "ragged": (lambda x, y: ([x[0].tolist(), [1.0]], y[:2]), "cannot be converted to one array"),
     "lengths": (lambda x, y: (x, y[:-1]), "x has 4 samples but y has 3 labels"),
     "label": (lambda x, y: (x, [*y[:-1], "dgo"]), "'dgo' is not one of the 4 classes.*Did you mean 'dog'"),

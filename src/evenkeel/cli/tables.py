@@ -43,6 +43,7 @@ def compare_command(
             metavar="DIR_B",
         ),
     ] = None,
+    *,
     method: Annotated[
         str | None, typer.Option("--against", help="Compare all other methods in DIR_A with this one, such as keel.")
     ] = None,

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.methods import Method
@@ -16,13 +16,15 @@ from evenkeel.learning.rng import Generators
 
 @dataclass(frozen=True)
 class Before:
-    """Statistics, what a method's `before_step` and `recall` may write to, adaptor and generators, as they were.
+    """Statistics, what a method's hooks before the optimizer's step may write to, adaptor and generators, as they were.
 
-    A method may write to the head and to its buffers, among them the running statistics of its teachers.
+    A method may write to the head and to its buffers, among them the running statistics of its teachers, and may
+    replace a buffer by another tensor.
     """
 
     statistics: Sequence[tuple[Tensor, Tensor]]  # buffers, each with its value
     head: Sequence[tuple[Tensor, Tensor]]  # likewise
+    places: Sequence[tuple[nn.Module, str, Tensor]]  # of the method's buffers
     adaptor: Adaptor | None
     adapted: Mapping[str, Any] | None  # the adaptor's state, if it may change
     generators: Generators
@@ -34,6 +36,7 @@ class Before:
         return cls(
             _values(chain(net.buffers(), method.buffers())),
             _values(net.head.parameters() if method.acts_before_loss else ()),
+            [(part, name, tensor) for part in method.modules() for name, tensor in part.named_buffers(recurse=False)],
             adaptor,
             None if adaptor is None else adaptor.backup(),
             generators,
@@ -43,6 +46,8 @@ class Before:
     @torch.no_grad()
     def restore(self) -> None:
         """Return the parts to what they were."""
+        for part, name, tensor in self.places:
+            setattr(part, name, tensor)
         for tensor, value in chain(self.statistics, self.head):
             tensor.copy_(value)
         if self.adaptor is not None and self.adapted is not None:

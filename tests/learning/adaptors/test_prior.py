@@ -224,10 +224,10 @@ def watch(one: ek.Learner, monkeypatch: pytest.MonkeyPatch) -> list[OuterUpdate]
     updates: list[OuterUpdate] = []
     call, query, loss = Step.__call__, Step._query, one.method.loss
 
-    def spied_call(step: Step, x: Tensor, y: Tensor) -> Any:
+    def spied_call(step: Step, x: Tensor, y: Tensor, **settings: Any) -> Any:
         rules = [sgd_rule(one, weight) for weight in step.net.head.parameters()]
         updates.append(OuterUpdate(copy.deepcopy(step.net), rules, step.memory.column("y").tolist()))
-        return call(step, x, y)
+        return call(step, x, y, **settings)
 
     def spied_query(step: Step, *args: Any, **settings: Any) -> Any:
         views = query(step, *args, **settings)
