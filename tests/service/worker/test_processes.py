@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +14,7 @@ import torch
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
 from evenkeel.service.service import Service
-from tests.helpers.processes import LONG, run_python, wait_for
+from tests.helpers.processes import LONG, wait_for
 from tests.helpers.services import adds_up, examples, settle
 from tests.helpers.serving import VECTORS
 
@@ -89,26 +89,14 @@ if __name__ == "__main__":
 """
 
 
-def in_a_fresh_interpreter(folder: Path) -> tuple[int, str]:
-    script = folder / "program.py"
+def test_a_program_that_forgets_to_close_its_service_still_ends(tmp_path: Path) -> None:
+    """In an interpreter of its own: a forked process ends otherwise."""
+    script = tmp_path / "program.py"
     script.write_text(ABANDONING)
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=folder, check=False)
-    return ended.returncode, ended.stdout + ended.stderr
-
-
-def in_a_forked_process(folder: Path) -> tuple[int, str]:
-    log = folder / "log"
-    return run_python(ABANDONING, folder, log), log.read_text()
-
-
-@pytest.mark.parametrize("run", [in_a_forked_process, pytest.param(in_a_fresh_interpreter, marks=pytest.mark.slow)])
-def test_a_program_that_forgets_to_close_its_service_still_ends(
-    run: Callable[[Path], tuple[int, str]], tmp_path: Path
-) -> None:
-    code, printed = run(tmp_path)
-    assert code == 1
-    assert "nobody closes it" in printed
-    learner = Path(f"/proc/{int(printed.partition(chr(10))[0])}")
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 1
+    assert "nobody closes it" in ended.stderr
+    learner = Path(f"/proc/{int(ended.stdout)}")
     wait_for(lambda: not learner.exists())  # its parent, the fork server, may not have noticed yet
 
 
