@@ -1,6 +1,8 @@
 """The two databases of a service: how batches are cut from the journal, and how predictions are kept."""
 
+import gc
 import random
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -135,6 +137,23 @@ def test_a_start_removes_all_pieces_of_what_was_deleted(tmp_path: Path) -> None:
     cutter = Cutter(32, 0)
     Journal(path, tmp_path / "journal.mark", tidy=lambda _: False, cutter=cutter).close()
     assert not pieces()
+
+
+def test_a_damaged_database_and_its_log_are_left_unchanged(tmp_path: Path) -> None:
+    """The pages in the log are whole, so that one must look further; whoever closes it must not tidy up the log."""
+    whole, damaged = tmp_path / "whole.sqlite", tmp_path / "damaged.sqlite"
+    with closing(open_database(whole, lambda db: db.execute("CREATE TABLE rows (x)"), flushed=False)) as db:
+        db.executemany("INSERT INTO rows VALUES (?)", [(random.Random(0).randbytes(1000),) for _ in range(100)])
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.execute("UPDATE rows SET x = 1 WHERE rowid = 1")
+        for file in ("", "-wal"):
+            shutil.copy(f"{whole}{file}", f"{damaged}{file}")
+    damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    before = {file: Path(f"{damaged}{file}").read_bytes() for file in ("", "-wal")}
+    with pytest.raises(JournalError, match="It was left unchanged"):
+        open_database(damaged, lambda _: None, flushed=False)
+    gc.collect()
+    assert {file: Path(f"{damaged}{file}").read_bytes() for file in before} == before
 
 
 # Predictions

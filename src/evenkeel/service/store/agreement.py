@@ -11,11 +11,11 @@ from pathlib import Path
 
 from evenkeel.config.loading import differences
 from evenkeel.errors import CheckpointError
-from evenkeel.files import is_writable
 from evenkeel.learning import checkpoint
 from evenkeel.results.records import without_rar
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, schema
+from evenkeel.service.store.journal import open_unchanged
 from evenkeel.service.store.mark import Position, read_mark
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.seal import require_sealed
@@ -33,16 +33,6 @@ def disagreement(model_folder: ModelFolder) -> str | None:
         return f"The journal {str(path)!r} is {'empty' if path.exists() else 'missing'}."
     with closing(open_unchanged(path)) as db:
         return _compare(db, model_folder, mark)
-
-
-def open_unchanged(path: Path) -> sqlite3.Connection:
-    """Open a database so that neither it nor its log is changed, not even when it is closed.
-
-    SQLite cannot read it in a folder in which it cannot create files, unless it is told that nobody writes to it.
-    """
-    is_still = not is_writable(path.parent) and not path.with_name(f"{path.name}-wal").exists()
-    how = "mode=ro&immutable=1" if is_still else "mode=ro"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
 
 
 def is_taken_over(path: Path) -> bool:

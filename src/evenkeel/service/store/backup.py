@@ -19,7 +19,8 @@ from typing import Any
 from evenkeel.errors import DataError, EvenkeelError, SettingsError, reason, some
 from evenkeel.files import flush, flush_all, flushed, write_whole
 from evenkeel.service.store import queries, version_rows, versions
-from evenkeel.service.store.agreement import disagreement, is_taken_over, open_unchanged, position_of
+from evenkeel.service.store.agreement import disagreement, is_taken_over, position_of
+from evenkeel.service.store.journal import open_unchanged
 from evenkeel.service.store.mark import MarkFile, Position
 from evenkeel.service.store.model_folder import CONFIG, ModelFolder
 from evenkeel.service.store.seal import seal

@@ -7,8 +7,9 @@ from contextlib import closing
 from evenkeel.errors import CheckpointError, EvenkeelError
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store import queries, schema, version_rows, versions
-from evenkeel.service.store.agreement import disagreement, open_unchanged, other_learner
+from evenkeel.service.store.agreement import disagreement, other_learner
 from evenkeel.service.store.checksums import is_whole
+from evenkeel.service.store.journal import open_unchanged
 from evenkeel.service.store.model_folder import ModelFolder
 
 

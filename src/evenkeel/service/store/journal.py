@@ -9,12 +9,13 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evenkeel.errors import EvenkeelError
+from evenkeel.files import is_writable
 from evenkeel.service.store import queries, schema
 from evenkeel.service.store.cutter import Cutter
 from evenkeel.service.store.mark import MarkFile
@@ -237,20 +238,37 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return db
 
 
+def open_unchanged(path: Path) -> sqlite3.Connection:
+    """Open a database so that neither it nor its log is changed, not even when it is closed.
+
+    SQLite cannot read it in a folder in which it cannot create files, unless it is told that nobody writes to it.
+    """
+    is_still = not is_writable(path.parent) and not path.with_name(f"{path.name}-wal").exists()
+    how = "mode=ro&immutable=1" if is_still else "mode=ro"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+
+
 def open_database(path: Path, prepare: Operation[object], *, flushed: bool) -> sqlite3.Connection:
     """Open a database for writing, and check it: better to find a damaged page now than in the middle of the night.
 
     `flushed`: what is committed survives a power cut; otherwise it survives only a kill.
     """
     try:
+        if path.exists() and path.stat().st_size:
+            _require_sound(path)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
         db.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten: a client may have demanded that
-        check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if check != "ok":
-            raise sqlite3.DatabaseError(check)
         prepare(db)
     except sqlite3.Error as error:
         raise JournalError(f"{str(path)!r} cannot be used: {error}. It was left unchanged.") from error
     return db
+
+
+def _require_sound(path: Path) -> None:
+    """Raise sqlite3.Error if a page is damaged; a connection that may write would copy the log into it on closing."""
+    with closing(open_unchanged(path)) as db:
+        check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if check != "ok":
+        raise sqlite3.DatabaseError(check)
