@@ -24,19 +24,11 @@ from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from tests.helpers.cases import covering, thinned
 from tests.helpers.data_files import encoded, write_parquet
-from tests.helpers.own_parts import own_module
+from tests.helpers.own_parts import SMALL, own_module
 from tests.helpers.services import settle
 
 __all__ = ["own_module"]
 
-SMALL: dict[str, Any] = {
-    "scenario": {"name": "disjoint", "tasks": 2},
-    "batches": {"size": 8},
-    "memory": {"capacity": 8},
-    "learner": {"replay": 4},
-    "evaluation": {"every": 0, "alignment": 0},
-    "threads": 1,
-}
 LABELS = [f"class {row % 4}" for row in range(24)]
 X = (np.random.default_rng(0).normal(size=(24, 3)) + np.arange(24)[:, None] % 4).astype(np.float32)
 ROWS = [

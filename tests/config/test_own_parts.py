@@ -24,18 +24,10 @@ from evenkeel.results.run_files import RECORDS
 from evenkeel.service.service import Service
 from evenkeel.service.store.model_folder import ModelFolder
 from tests.helpers.commands import call
-from tests.helpers.own_parts import own_module
+from tests.helpers.own_parts import SMALL, own_module
 
 __all__ = ["own_module"]
 
-SMALL: dict[str, Any] = {
-    "scenario": {"name": "disjoint", "tasks": 2},
-    "batches": {"size": 8},
-    "memory": {"capacity": 8},
-    "learner": {"replay": 4},
-    "evaluation": {"every": 0, "alignment": 0},
-    "threads": 1,
-}
 NAMES = {"data": "patterns", "net": "build", "method": "Cautious", "adaptor": "Half", "augment": "Shift"}
 
 

@@ -1,7 +1,6 @@
 """Every way to give data: the same samples from files and from Python give the same set, and so the same run."""
 
 import base64
-import csv
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import evenkeel as ek
 from evenkeel.errors import DataError
 from tests.helpers.commands import call
-from tests.helpers.data_files import as_image, encoded, pictures, write_parquet
+from tests.helpers.data_files import as_image, encoded, pictures, write_csv, write_lines, write_parquet
 
 RANDOM = np.random.default_rng(0)
 LABELS = [["ant", "bee", "cat"][row % 3] for row in range(24)]
@@ -24,19 +23,6 @@ ROWS = [
     {"a": float(x[0]), "b": float(x[1]), "c": float(x[2]), "kind": label} for x, label in zip(X, LABELS, strict=True)
 ]
 WHOLE = ek.DataSet.of((X, LABELS))  # split by the same rule
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]] = ROWS) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def columns() -> dict[str, Any]:
@@ -67,12 +53,12 @@ def hugging_face(*, streaming: bool = False) -> Any:
 
 
 def tabs(home: Path) -> ek.DataSet:
-    (home / "a.tsv").write_text(write_csv(home / "a.csv").read_text().replace(",", "\t"))
+    (home / "a.tsv").write_text(write_csv(home / "a.csv", ROWS).read_text().replace(",", "\t"))
     return ek.load_data(home / "a.tsv")
 
 
 VECTORS: dict[str, Callable[[Path], ek.DataSet]] = {
-    "a csv file": lambda home: ek.load_data(write_csv(home / "a.csv")),
+    "a csv file": lambda home: ek.load_data(write_csv(home / "a.csv", ROWS)),
     "a csv file, label first": lambda home: ek.load_data(
         write_csv(home / "a.csv", [{"kind": row["kind"], **row} for row in ROWS]), label="kind"
     ),
@@ -124,7 +110,7 @@ def test_numbers_are_standardised_by_the_training_rows(tmp_path: Path) -> None:
 
 
 def test_a_learner_standardises_as_the_data_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write_csv(tmp_path / "a.csv")
+    file = write_csv(tmp_path / "a.csv", ROWS)
     code, out, _ = call(capsys, "data", "show", "csv", f"path={file}", "label=kind")
     assert code == 0
     plain = ek.load_data(file)
@@ -176,7 +162,7 @@ def test_what_is_wrong_with_a_table_is_said_with_the_row(
 
 
 def test_a_table_without_names_can_be_read(tmp_path: Path) -> None:
-    text = write_csv(tmp_path / "a.csv").read_text().partition("\n")[2]
+    text = write_csv(tmp_path / "a.csv", ROWS).read_text().partition("\n")[2]
     (tmp_path / "a.csv").write_text(text)
     assert ek.load_data(tmp_path / "a.csv", header=False).digest == WHOLE.digest
 
@@ -235,7 +221,7 @@ def test_images_are_the_same_however_they_are_given(tmp_path: Path, way: str) ->
 
 def test_a_run_takes_a_table_by_name(tmp_path: Path) -> None:
     config = {
-        "data": {"name": "csv", "path": str(write_csv(tmp_path / "a.csv")), "standardize": True},
+        "data": {"name": "csv", "path": str(write_csv(tmp_path / "a.csv", ROWS)), "standardize": True},
         "net": {"name": "mlp", "hidden": [4]},
         "scenario": {"name": "disjoint", "tasks": 3},
         "evaluation": {"every": 0, "alignment": 0},
@@ -267,7 +253,7 @@ def arrays_file(home: Path) -> Path:
 
 
 FILES: dict[str, Callable[[Path], Path]] = {
-    "csv": lambda home: write_csv(home / "a.csv"),
+    "csv": lambda home: write_csv(home / "a.csv", ROWS),
     "parquet": lambda home: write_parquet(home / "a.parquet", columns()),
     "npz": arrays_file,
 }
@@ -290,7 +276,7 @@ def test_commands_read_what_runs_read(tmp_path: Path, kind: str, capsys: pytest.
 
 def test_a_table_of_samples_alone_is_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tmp_path / "model")
-    assert call(capsys, "learn", model, str(write_csv(tmp_path / "a.csv")), "--set", "input.features=3")[0] == 0
+    assert call(capsys, "learn", model, str(write_csv(tmp_path / "a.csv", ROWS)), "--set", "input.features=3")[0] == 0
     write_csv(tmp_path / "b.csv", [{name: row[name] for name in "abc"} for row in ROWS])
     code, out, _ = call(capsys, "predict", model, str(tmp_path / "b.csv"))
     assert (code, len(out.splitlines())) == (0, 24)

@@ -1,6 +1,5 @@
 """Every way to give texts: from files and from Python they are the same set, and commands read the same files."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader
 import evenkeel as ek
 from evenkeel.errors import DataError, SettingsError
 from tests.helpers.commands import call
-from tests.helpers.data_files import write_parquet
+from tests.helpers.data_files import write_csv, write_lines, write_parquet
 from tests.helpers.own_parts import own_module
 
 __all__ = ["own_module"]
@@ -23,19 +22,6 @@ LABELS = [list(SAID)[row % 3] for row in range(12)]
 TEXTS = [SAID[label].format(row) for row, label in enumerate(LABELS)]
 ROWS = [{"text": text, "intent": label} for text, label in zip(TEXTS, LABELS, strict=True)]
 WHOLE = ek.DataSet.of((TEXTS, LABELS))
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]], delimiter: str = ",") -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def columns() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Small data files of every layout, written the way their original authors write them."""
 
+import csv
 import gzip
 import io
 import json
@@ -23,6 +24,19 @@ class ProgressLog(list[tuple[str, int, int]]):
 
     def __call__(self, what: str, done: int, total: int) -> None:
         self.append((what, done, total))
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]], delimiter: str = ",") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def pictures(count: int, shape: tuple[int, ...] = (3, 32, 32), seed: int = 0) -> Pixels:

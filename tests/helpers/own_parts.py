@@ -3,11 +3,20 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evenkeel.config.schema import PARTS
 
+SMALL: dict[str, Any] = {
+    "scenario": {"name": "disjoint", "tasks": 2},
+    "batches": {"size": 8},
+    "memory": {"capacity": 8},
+    "learner": {"replay": 4},
+    "evaluation": {"every": 0, "alignment": 0},
+    "threads": 1,
+}
 MODULE = """
 import zlib
 from dataclasses import replace
