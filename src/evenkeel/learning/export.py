@@ -89,7 +89,7 @@ def _traced(classifier: Classifier) -> ExportedProgram:
     dtype = _dtype(classifier)
     example = torch.rand(2, *_sample_shape(classifier), generator=make_generator(0, "export"))
     example = (255 * example).to(dtype) if dtype == torch.uint8 else example
-    predict = classifier.logits_of_stored if _takes_texts(classifier) else classifier.predict_proba
+    predict = classifier.logits_of_stored if classifier.inputs.takes_texts else classifier.predict_proba
     predict(example)  # raises if not finite; also fills what a net caches at its first call
     predictor = _predictor(classifier)
     try:
@@ -110,7 +110,7 @@ def _traced(classifier: Classifier) -> ExportedProgram:
 def _predictor(copy: Classifier) -> _Predictor:
     """Return the predictor of a copied classifier, on the CPU."""
     scores = copy.method.exported(copy.net, copy.memory).cpu().requires_grad_(False)
-    front = None if _takes_texts(copy) else copy.inputs.encoder
+    front = None if copy.inputs.takes_texts else copy.inputs.encoder
     encoder = None if front is None else deepcopy(front.module).cpu()
     parts = [scores] if encoder is None else [scores, encoder]
     for tensor in chain.from_iterable(chain(part.parameters(), part.buffers()) for part in parts):
@@ -147,12 +147,8 @@ def _sample_shape(classifier: Classifier) -> tuple[int, ...]:
 
 
 def _dtype(classifier: Classifier) -> torch.dtype:
-    is_image = classifier.inputs.dtype == torch.uint8 and not _takes_texts(classifier)
+    is_image = classifier.inputs.dtype == torch.uint8 and not classifier.inputs.takes_texts
     return torch.uint8 if is_image else torch.float32
-
-
-def _takes_texts(classifier: Classifier) -> bool:
-    return classifier.inputs.encoder is not None and classifier.inputs.encoder.takes_texts
 
 
 def _hashable(value: Any) -> Any:

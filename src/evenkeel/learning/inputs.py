@@ -30,7 +30,7 @@ class InputSpec:
         self._like = like  # a weight of the network: its dtype and device
         self._moments: tuple[Tensor, Tensor] | None = None
         self._of_bytes: tuple[Tensor, Tensor] | None = None  # the same for numbers from 0 to 255
-        if self.normalize is not None and self._takes_texts:
+        if self.normalize is not None and self.takes_texts:
             raise SettingsError("normalize is for numbers, but the encoder takes texts. Leave it out.")
         if self.normalize is not None:
             mean, std = self.normalize
@@ -47,7 +47,7 @@ class InputSpec:
 
     def check(self, x: object) -> Tensor:
         """Return `x` as a tensor to store, on the device it came from; raise InputError if it is invalid."""
-        batch = _as_texts(x) if self._takes_texts else _as_tensor(x)
+        batch = _as_texts(x) if self.takes_texts else _as_tensor(x)
         if batch.dim() < 2:
             raise InputError(
                 f"x must be a batch, (samples, ...), but its shape is {tuple(batch.shape)}. "
@@ -101,10 +101,11 @@ class InputSpec:
         return self.encoder(self.scaled(batch))
 
     def _sample(self, batch: Tensor) -> tuple[int, ...]:
-        return () if self._takes_texts else _sample(batch)
+        return () if self.takes_texts else _sample(batch)
 
     @property
-    def _takes_texts(self) -> bool:
+    def takes_texts(self) -> bool:
+        """Return whether samples are texts, which the encoder takes."""
         return self.encoder is not None and self.encoder.takes_texts
 
     def to_network(self, batch: Tensor) -> Tensor:

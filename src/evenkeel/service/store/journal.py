@@ -241,7 +241,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 def open_unchanged(path: Path) -> sqlite3.Connection:
     """Open a database so that neither it nor its log is changed, not even when it is closed.
 
-    SQLite cannot read it in a folder in which it cannot create files, unless it is told that nobody writes to it.
+    SQLite cannot read it in a folder in which it cannot create files, unless it knows that nobody writes to it.
     """
     is_still = not is_writable(path.parent) and not path.with_name(f"{path.name}-wal").exists()
     how = "mode=ro&immutable=1" if is_still else "mode=ro"

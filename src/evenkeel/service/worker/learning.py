@@ -59,7 +59,7 @@ class Learning:
             self.counters.count(labels)
 
     def _is_tested(self, batch: CutBatch) -> bool:
-        """Check whether to predict a batch before it is learned, which takes a fifth of the time to learn it.
+        """Check whether to predict a batch before it is learned, which takes time from learning.
 
         Full batches mean load, and a sample of them will do. A replay counts the same: the clock does not matter.
         """
