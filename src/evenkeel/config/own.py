@@ -99,13 +99,16 @@ def admit(tables: Mapping[str, Any]) -> None:
 
 
 def _parts_in(tables: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the kind and table of each part that the tables of a config describe, an encoder in a net included."""
-    net = tables.get("net")
-    inner = net.get("encoder") if isinstance(net, Mapping) else None
-    for kind, given in [*((kind, tables.get(kind)) for kind in PARTS), ("encoder", inner)]:
-        for table in given if isinstance(given, list) else [given]:
-            if isinstance(table, Mapping):
-                yield kind, table
+    """Yield the kind and table of each part that the tables of a config describe, and of the parts in these."""
+    outer = [
+        (kind, table)
+        for kind in PARTS
+        for table in (tables[kind] if isinstance(tables.get(kind), list) else [tables.get(kind)])
+        if isinstance(table, Mapping)
+    ]
+    inner = ((name, table.get(name)) for kind, table in outer for name in PARTS[kind].inner)
+    yield from outer
+    yield from ((kind, table) for kind, table in inner if isinstance(table, Mapping))
 
 
 def _admit(kind: str, name: str) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from traceback import extract_tb
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -45,6 +45,7 @@ class Kind:
     optional: bool = False  # whether the part may be absent
     buildable: bool = False  # whether settings alone suffice to build it
     several: bool = False  # whether a list of them may stand in its place, in order
+    inner: "Mapping[str, Kind]" = field(default_factory=dict)  # parts that may be in it, by their setting
 
 
 def complete(where: str, given: object, kind: Kind) -> PartSettings:
@@ -92,6 +93,17 @@ def complete(where: str, given: object, kind: Kind) -> PartSettings:
     if errors:
         raise ConfigError("\n".join(errors))
     return table
+
+
+def complete_whole(where: str, given: object, kind: Kind) -> PartSettings:
+    """Return the table of a part with those of the parts in it; raise ConfigError with the errors in all of them."""
+    if not isinstance(given, Mapping):
+        return complete(where, given, kind)
+    own = {name: value for name, value in given.items() if name not in kind.inner}
+    inside = {name: given[name] for name in kind.inner if given.get(name)}
+    inner = ((f"{where}.{name}", table, kind.inner[name]) for name, table in inside.items())
+    table, *tables = complete_all([(where, own, kind), *inner])
+    return {**{name: table[name] for name in table if name not in kind.inner}, **dict(zip(inside, tables, strict=True))}
 
 
 def complete_list(where: str, given: Sequence[object], kind: Kind) -> PartSettings | list[PartSettings] | None:
@@ -167,7 +179,8 @@ def sentence(where: str, error: Any) -> str:
 @lru_cache(maxsize=200)
 def _settings(part: Callable[..., Any], kind: Kind) -> type[BaseModel]:
     """Return a model with a field for each setting in the signature of `part`."""
-    fields = {**signature_fields(part, kind.withheld), **kind.added(part)}
+    inner = dict.fromkeys(kind.inner, (dict[str, Any] | None, None))
+    fields = {**signature_fields(part, kind.withheld), **kind.added(part), **inner}
     lenient: ConfigDict = {**LENIENT, "arbitrary_types_allowed": True}
     return create_model(f"{part.__name__} settings", __config__=lenient, **fields)
 

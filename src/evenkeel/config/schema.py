@@ -29,9 +29,8 @@ from evenkeel.config.parts import (
     ConfigError,
     Kind,
     PartSettings,
-    complete,
-    complete_all,
     complete_list,
+    complete_whole,
     prototype,
     signature_fields,
     written,
@@ -174,11 +173,12 @@ def _stream_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
 
 
 SUPPLIED = ("classes", "channels", "features", "sample", "seed")  # what a net is told of data and seed, if it asks
+ENCODER = Kind(MODELS, withheld=SUPPLIED)  # of a net
 PARTS: dict[str, Kind] = {
     "data": Kind(SOURCES, withheld=("root", "progress")),
     "scenario": Kind(SCENARIOS, withheld=("labels", "seed"), added=_stream_settings),
-    "net": Kind(NETS, withheld=SUPPLIED, added=lambda _: {"encoder": (dict[str, Any] | None, None)}),
-    "encoder": Kind(MODELS, withheld=SUPPLIED),  # of a net
+    "net": Kind(NETS, withheld=SUPPLIED, inner={"encoder": ENCODER}),
+    "encoder": ENCODER,
     "method": Kind(METHODS, buildable=True),
     "adaptor": Kind(ADAPTORS, buildable=True, optional=True),
     "augment": Kind(AUGMENTS, buildable=True, optional=True, several=True),
@@ -211,13 +211,7 @@ class LearnerConfig(StrictModel):
             return None
         if kind.several and isinstance(given, list):
             return complete_list(where, given, kind)
-        if where != "net" or not isinstance(given, Mapping):
-            return complete(where, given, kind)
-        net = {name: value for name, value in given.items() if name != "encoder"}
-        inner = [("net.encoder", given["encoder"], PARTS["encoder"])] if given.get("encoder") else []
-        table, *encoders = complete_all([(where, net, kind), *inner])
-        del table["encoder"]  # it has a kind of its own
-        return {**table, "encoder": encoders[0]} if encoders else table
+        return complete_whole(where, given, kind)
 
     @field_serializer(*PARTS, check_fields=False)
     def _written(
