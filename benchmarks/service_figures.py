@@ -35,7 +35,7 @@ def _overload(measured: Any) -> list[Row]:
         normal, flooded = measured["capacity"], measured["overload_10"]
         learned = f"{measured['ratio_of_goodput']:.2f} ({flooded['learned_per_second']:,} of "
         learned += f"{normal['learned_per_second']:,} / s; {flooded['offered_per_second']:,} / s offered, "
-        learned += f"{flooded['offered_per_second'] / normal['learned_per_second']:.1f} times as many)"
+        learned += f"{measured['offered_times']:.1f} times as many, and {flooded['answered_per_second']:,} answered)"
         slowest = f"{measured['ratio_of_p99']:.2f} ({flooded['ms']['p99']} after {normal['ms']['p99']} ms)"
     return [
         ("learned / s when 10 times the capacity is offered, as a share of before", "at least 0.9", learned, OVERLOAD),

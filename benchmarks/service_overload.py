@@ -4,8 +4,9 @@ Run: python -m benchmarks.service_overload      (three minutes on two quiet core
 
 The service is that of service_load.py. First more is offered than it can learn, to find its capacity; then as much as
 that, and then ten times as much. What is taught comes from a process of low priority, so that it takes only what the
-service leaves, from bodies that were built beforehand; it does not wait when the queue is full, but sends the next one.
-The bodies are .npy files, as a client on the same two cores cannot send as much JSON. Compare the last two phases.
+service leaves, from bodies that were built beforehand; when the queue is full, it sends the next one at once. The
+service keeps such a client waiting, so not all that is offered is also answered. The bodies are .npy files, as a client
+on the same two cores cannot send as much JSON. Compare the last two phases.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from benchmarks.service_load import (
     warm_up,
 )
 
-FLOOD = 8  # connections that teach
+FLOOD = 32  # connections that teach
 MUCH = 10_000  # examples / s, more than a service can learn on a core
 
 
@@ -124,8 +125,8 @@ def phase(port: int, pid: int, seconds: float, pace: float, *, predict: Sequence
         raise RuntimeError(f"The service answered {statuses}.")
     cores = [round((now - then) / took, 2) for then, now in zip(used, using, strict=True)]
     return {
-        "aimed_per_second": round(pace),
-        "offered_per_second": round(BATCH * sum(statuses.values()) / seconds),
+        "offered_per_second": round(pace),
+        "answered_per_second": round(BATCH * sum(statuses.values()) / seconds),
         "refused_requests": statuses.get("429", 0),
         "learned_per_second": round((after["examples"]["learned"] - before["examples"]["learned"]) / took),
         "ms": percentiles(times),

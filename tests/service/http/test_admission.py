@@ -25,11 +25,15 @@ T = TypeVar("T")
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves when it is set, and when something waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr("evenkeel.service.http.admission.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("evenkeel.service.http.admission.asyncio.sleep", self.wait)
+
+    async def wait(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture
@@ -56,9 +60,13 @@ class Queue:
 
 def attempt(door: Door, queue: Queue, count: int) -> str:
     """Send a request with so many examples; return where it ended."""
+    return asyncio.run(enter(door, queue, count))
+
+
+async def enter(door: Door, queue: Queue, count: int) -> str:
     read = False
     try:
-        with door.entered():
+        async with door.entered():
             read = True
             if count > queue.room:
                 raise queue.full(count)
@@ -79,12 +87,12 @@ def test_a_full_queue_refuses_before_reading() -> None:
 def test_a_queue_with_too_little_room_reads_few_requests_in_vain(clock: Clock) -> None:
     queue = Queue(10_000, waiting=9_984)  # there is always room for 16, and never for 32
     door = Door(cast("Service", queue))
-    seen = []
+    seen, begun = [], clock.now
     for _ in range(1_000):
         seen.append(attempt(door, queue, 32))
         clock.now += 0.001
     assert set(seen) == {"read in vain", "refused"}
-    assert seen.count("read in vain") <= 11  # ten per second
+    assert seen.count("read in vain") <= 2 + (clock.now - begun) / admission.PAUSE
     queue.waiting -= 32  # a batch is learned
     assert attempt(door, queue, 32) == "accepted"
 
@@ -102,9 +110,57 @@ def test_requests_that_are_being_read_count() -> None:
     door = Door(cast("Service", queue))
     assert attempt(door, queue, 32) == "read in vain"
     queue.waiting = 0
-    with door.entered(), door.entered(), pytest.raises(FullError), door.entered():
-        pass
+
+    async def three() -> None:
+        async with door.entered(), door.entered():
+            with pytest.raises(FullError):
+                await door.entered().__aenter__()
+
+    asyncio.run(three())
     assert attempt(door, queue, 32) == "accepted"
+
+
+def test_who_sends_on_although_the_queue_is_full_is_kept_waiting(clock: Clock) -> None:
+    queue = Queue(100, waiting=100)
+    door = Door(cast("Service", queue))
+    begun = clock.now
+    assert {attempt(door, queue, 1) for _ in range(admission.AT_ONCE)} == {"refused"}
+    assert clock.now == begun  # a few are refused at once
+    assert {attempt(door, queue, 1) for _ in range(2 * admission.REFUSALS)} == {"refused"}
+    assert clock.now - begun == pytest.approx(2.0, rel=0.01)
+    clock.now += 1.0
+    later = clock.now
+    assert attempt(door, queue, 1) == "refused"
+    assert clock.now == later  # it was quiet for a while
+
+
+def test_nobody_is_kept_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, waits = Queue(100, waiting=100), list[float]()
+    door = Door(cast("Service", queue))
+    sleep = asyncio.sleep
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    async def all_at_once() -> list[str]:
+        return await asyncio.gather(*(enter(door, queue, 1) for _ in range(3 * admission.REFUSALS)))
+
+    monkeypatch.setattr("evenkeel.service.http.admission.asyncio.sleep", wait)
+    assert set(asyncio.run(all_at_once())) == {"refused"}
+    assert max(waits) == pytest.approx(admission.PATIENCE, rel=0.01)
+
+
+def test_a_request_gets_in_if_there_is_room_after_its_wait(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(100, waiting=100)
+    door = Door(cast("Service", queue))
+    assert {attempt(door, queue, 1) for _ in range(admission.AT_ONCE)} == {"refused"}
+
+    async def wait(_: float) -> None:
+        queue.waiting = 0
+
+    monkeypatch.setattr("evenkeel.service.http.admission.asyncio.sleep", wait)
+    assert attempt(door, queue, 1) == "accepted"
 
 
 @pytest.fixture

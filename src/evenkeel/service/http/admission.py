@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from evenkeel.errors import EvenkeelError
@@ -15,6 +15,7 @@ from evenkeel.service.service import Service
 
 T = TypeVar("T")
 PAUSE = 0.1  # seconds between requests that are read although the last one was too large
+REFUSALS, AT_ONCE, PATIENCE = 500, 50, 1.0  # refusals per second, without a pause before them, and the longest pause
 WORKERS = min(2, os.cpu_count() or 1)
 
 
@@ -31,6 +32,9 @@ class Door:
 
     How many examples a request holds is known only once it is read. Until then it is expected to hold as many as the
     last one that turned out to be too large; a single one is tried now and then, as it may hold fewer.
+
+    Clients that send on although they were refused are kept waiting: to answer all of them at once would take the time
+    of learning and predicting.
     """
 
     def __init__(self, service: Service) -> None:
@@ -38,12 +42,15 @@ class Door:
         self._inside = 0  # requests that are being read
         self._expected = 1  # examples in a request
         self._try_at = 0.0
+        self._refuse_at = 0.0  # when the next request is refused, if many are
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
         """Let a request in, or raise FullError."""
         if not self._has_room():
-            raise self._service.full(self._expected)
+            await self._pause()
+            if not self._has_room():
+                raise self._service.full(self._expected)
         self._inside += 1
         try:
             yield
@@ -52,6 +59,14 @@ class Door:
             raise
         finally:
             self._inside -= 1
+
+    async def _pause(self) -> None:
+        """Wait until a request may be refused; not at all if few were lately."""
+        now = time.monotonic()
+        self._refuse_at = max(self._refuse_at, now - AT_ONCE / REFUSALS) + 1 / REFUSALS
+        if self._refuse_at > now:
+            self._refuse_at = min(self._refuse_at, now + PATIENCE)
+            await asyncio.sleep(self._refuse_at - now)
 
     def _has_room(self) -> bool:
         room = self._service.room - self._inside * self._expected

@@ -46,7 +46,7 @@ class Guarded(APIRoute):
             if scopes is not None:
                 _check(request, scopes)
             door: Door = request.app.state.door
-            with door.entered() if teaches else nullcontext():
+            async with door.entered() if teaches else nullcontext():
                 if self.body_field is not None:
                     require_few_marks(await request.body(), request.app.state.most_examples)
                 response = await handle(request)

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any
 
@@ -39,7 +40,8 @@ class CutBatch:
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:
     """Insert the examples whose ids are new, and return which ones are; raise ConflictError if a known one differs."""
-    known = _digests(db, [example.id for example in examples if example.digest])
+    own = [example.id for example in examples if example.digest]
+    known = _digests(db, own) if own else {}
     new = []
     for example in examples:
         new.append(example.id not in known)
@@ -100,9 +102,15 @@ def batches(db: sqlite3.Connection, after: int, most: int) -> list[CutBatch]:
 
 def _batch(number: int, rows: Sequence[Any]) -> CutBatch:
     good = [row for row in rows if is_whole(row[2:], number, row[1])]
-    examples = [Example(x, json.loads(label), id) for _, _, _, id, _, _, label, x in good]
+    examples = [Example(x, _label(text), id) for _, _, _, id, _, _, text, x in good]
     damaged = tuple((row[2], str(row[3])) for row in rows if row not in good) if len(good) < len(rows) else ()
     return CutBatch(number, examples, max(row[2] for row in rows), damaged)
+
+
+@lru_cache(10_000)  # the same labels come again and again
+def _label(text: str) -> Hashable:
+    label: Hashable = json.loads(text)
+    return label
 
 
 def last_cut(db: sqlite3.Connection) -> int:
@@ -130,7 +138,7 @@ def count_waiting(db: sqlite3.Connection, after: int) -> int:
 def _read_label(text: str) -> list[Hashable]:
     """Return the label of a row; nothing if it is damaged."""
     with suppress(ValueError, TypeError):
-        label = json.loads(text)
+        label = _label(text)
         return [label] if isinstance(label, str | int) else []
     return []
 
@@ -244,9 +252,9 @@ def position(db: sqlite3.Connection) -> Position:
 
 def advance(db: sqlite3.Connection) -> Position:
     """Count a change of the journal, and seal it."""
-    add(db, "position", 1)
+    number = add(db, "position", 1)
     seal(db)
-    return position(db)
+    return Position(value(db, "identity"), number)
 
 
 def marks(values: Sequence[object]) -> str:

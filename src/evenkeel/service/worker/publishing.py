@@ -35,6 +35,8 @@ class Publisher:
 
     def note(self, **changes: Any) -> None:
         """Change the report. A change of `error` or `recovering` is sent at once, all else with the next snapshot."""
+        if all(getattr(self._report, name) == value for name, value in changes.items()):
+            return
         report = replace(self._report, **changes)
         if (report.error, report.recovering) != (self._report.error, self._report.recovering):
             self._pipe.send("news", report)
