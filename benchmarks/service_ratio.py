@@ -60,7 +60,10 @@ def compare(seconds: float, body: str) -> dict[str, Any]:
         "service": taught,
         "ratio": round(taught / alone, 2),
         "ratio_by_cpu": round(taught / max(0.01, measured["cores_used"]["learner"]) / by_cpu, 2),
-        **{name: measured[name] for name in ("offered_per_second", "answered_per_second", "refused_requests", "cores_used")},
+        **{
+            name: measured[name]
+            for name in ("offered_per_second", "answered_per_second", "refused_requests", "cores_used")
+        },
     }
 
 

@@ -151,7 +151,8 @@ def test_nobody_is_kept_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(waits) == pytest.approx(admission.PATIENCE, rel=0.01)
 
 
-def test_a_request_gets_in_if_there_is_room_after_its_wait(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("clock")
+def test_a_request_gets_in_if_there_is_room_after_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue(100, waiting=100)
     door = Door(cast("Service", queue))
     assert {attempt(door, queue, 1) for _ in range(admission.AT_ONCE)} == {"refused"}
