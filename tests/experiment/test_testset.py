@@ -129,7 +129,7 @@ def test_a_test_records_what_a_learner_predicts_and_changes_nothing() -> None:
     places = torch.tensor([one.classes.index(int(label)) for label in by_label.y])
     test_set = TestSet(by_label.x, places, by_label.task, one.classes, by_label.tasks)
     before = one.logits(x)
-    record = test_set.test(one, 1, one.classes)
+    record = test_set.test(one, 1, one.classes, "float32")
     assert torch.equal(one.logits(x), before)
     right = torch.from_numpy(one.predict(test_set.x)) == y[order]
     assert record.accuracy == pytest.approx([100 * float(right[test_set.task == t].double().mean()) for t in (0, 1)])

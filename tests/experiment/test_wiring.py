@@ -143,8 +143,8 @@ def test_memory_is_counted_by_class() -> None:
     y = torch.arange(len(classes))
     test_set = TestSet(images(batches=1)[0][0][: len(classes)], y, torch.zeros_like(y), classes, [y.tolist()])
     held = [one.classes[output] for output in one.memory.column("y").tolist()]
-    assert test_set.test(one, 0, classes).memory == [held.count(name) for name in classes]
-    assert len(set(test_set.test(one, 0, classes).memory)) > 1
+    assert test_set.test(one, 0, classes, "float32").memory == [held.count(name) for name in classes]
+    assert len(set(test_set.test(one, 0, classes, "float32").memory)) > 1
 
 
 def test_a_sample_is_drawn_at_random() -> None:

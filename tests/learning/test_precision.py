@@ -1,7 +1,8 @@
-"""Training in bf16: forwards and losses only; what is stored, averaged or stepped is in float32."""
+"""Training in bf16: forwards and losses only; what is stored, averaged or stepped is in float32. Tests in bf16."""
 
+from collections import Counter
 from statistics import fmean
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -68,6 +69,43 @@ def test_precision_and_compilation_are_part_of_a_run_key_unless_they_are_the_def
     assert len(set(keys)) == len(keys)
     default = ["learner.precision=float32", "learner.compile=false"]
     assert run_key(ek.load_config("digits", default)) == keys[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_in_bf16_are_nearly_the_same_and_change_nothing(method: str) -> None:
+    learner, _, types = learned(method, "none", "float32")
+    x = torch.cat([x for x, _ in batches([0, 1, 2, 3], 3)])
+    exact = learner.logits(x)
+    layer = learner._classifier.predictor.backbone.get_submodule("0")  # GDumb has a net of its own
+    with layer.register_forward_hook(lambda _module, _given, out: types.add(out.dtype)):
+        scores = learner.logits(x, precision="bf16")
+    assert torch.bfloat16 in types
+    assert scores.dtype == torch.float32
+    assert 0 < (scores - exact).abs().max() < 0.05 * exact.abs().max()
+    assert torch.equal(learner.logits(x), exact)
+
+
+def test_a_precision_must_be_known() -> None:
+    learner = ek.Learner(make_net(), ek.ER(), device="cpu")
+    with pytest.raises(SettingsError, match=r"precision='bf61' is not one of 'float32', 'bf16'\. .*'bf16'"):
+        learner.logits(torch.rand(2, 4), precision="bf61")  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_tested_in_bf16_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Counter[str]()
+    logits = ek.Learner.logits
+
+    def spied(learner: ek.Learner, x: object, **options: Any) -> Tensor:
+        seen[options["precision"]] += 1
+        return logits(learner, x, **options)
+
+    monkeypatch.setattr(ek.Learner, "logits", spied)
+    quick = ["limits.train=16", "limits.test=8", "evaluation.prequential=false", "evaluation.every=5"]
+    configs = [ek.load_config("digits", [*quick, *more]) for more in ([], ["evaluation.precision=bf16"])]
+    runs = [ek.Results.of(ek.run(config)) for config in configs]
+    assert seen["bf16"] == seen["float32"] > 6  # the anytime curve, too
+    assert [step.loss for step in runs[0].steps] == [step.loss for step in runs[1].steps]
+    assert len({run_key(config) for config in configs}) == 2
 
 
 def mean_accuracy(changes: list[str]) -> float:

@@ -11,6 +11,7 @@ from evenkeel.config.loading import checked, read_tables
 from evenkeel.config.own import admit, table_of
 from evenkeel.config.parts import PartSettings
 from evenkeel.config.schema import LearnerConfig, Maybe, Share, StrictModel
+from evenkeel.learning.types import Precision
 
 
 class DataLimits(StrictModel):
@@ -42,6 +43,8 @@ class Evaluation(StrictModel):
     """Predict each batch before learning it"""
     alignment: NonNegativeInt = 50
     """Steps between measurements of gradient alignment; 0: none"""
+    precision: Precision = "float32"
+    """Of the forwards for these points and for tests; bf16 is faster where there are units for it"""
 
 
 class Config(LearnerConfig):

@@ -90,7 +90,7 @@ class Loop:
             self._fit()
             with self._clock():
                 seen = self._sample.until(batch.task)
-                scores = seen.scores(self.learner).cpu()
+                scores = seen.scores(self.learner, self._evaluation.precision).cpu()
                 accuracy, predicted = seen.accuracy(scores), seen.predicted(scores, batch.task)
             yield Anytime(self.learner.step, batch.task, accuracy, predicted)
         if batch.ends_task:
@@ -100,7 +100,8 @@ class Loop:
         if self._setup.test_set is not None:
             self._fit()
             with self._clock():
-                record = self._setup.test_set.test(self.learner, task, self._setup.stream.seen)
+                seen, precision = self._setup.stream.seen, self._evaluation.precision
+                record = self._setup.test_set.test(self.learner, task, seen, precision)
             yield record
 
     def _fit(self) -> None:

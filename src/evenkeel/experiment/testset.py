@@ -11,6 +11,7 @@ from evenkeel.errors import InputError, reason
 from evenkeel.learning.labels import LabelMap, as_labels
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.texts import are_texts, packed
+from evenkeel.learning.types import Precision
 from evenkeel.results.metrics import class_recall
 from evenkeel.results.records import Tested
 
@@ -64,9 +65,9 @@ class TestSet:
         n = int((self.task <= task).sum())
         return replace(self, x=self.x[:n], y=self.y[:n], task=self.task[:n])
 
-    def scores(self, learner: Learner) -> Tensor:
+    def scores(self, learner: Learner, precision: Precision = "float32") -> Tensor:
         """Return (n, classes and any others that the learner knows) scores: -inf for a class without an output."""
-        logits = learner.logits(self.x, fold=True)
+        logits = learner.logits(self.x, fold=True, precision=precision)
         place = {name: place for place, name in enumerate(self.classes)}
         for name in learner.classes:
             place.setdefault(name, len(place))
@@ -113,9 +114,9 @@ class TestSet:
         predicted[best == -torch.inf] = columns - 1  # a learner that has learned nothing predicts nothing
         return (self.y * columns + predicted).bincount(minlength=columns * len(self.classes)).view(-1, columns)
 
-    def test(self, learner: Learner, task: int, seen: Collection[Hashable]) -> Tested:
+    def test(self, learner: Learner, task: int, seen: Collection[Hashable], precision: Precision) -> Tested:
         """Return the record of a full test, as at the end of a task."""
-        scores = self.scores(learner).cpu()
+        scores = self.scores(learner, precision).cpu()
         confusion = self.confusion(scores)
         stored = learner.stored
         return Tested(

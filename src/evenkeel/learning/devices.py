@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from evenkeel.errors import DeviceError, SettingsError, nearest
+from evenkeel.learning.types import Precision
 
 AUTO, CPU = "auto", "cpu"
 ACCELERATORS: dict[str, Callable[[], int]] = {"cuda": torch.cuda.device_count, "mps": torch.mps.device_count}
@@ -66,6 +67,11 @@ def move(net: nn.Module, optimizer: Optimizer, device: torch.device) -> None:
         group["params"] = [moved.get(id(weight), weight) for weight in group["params"]]
     optimizer.state.clear()
     optimizer.load_state_dict(state)  # moves what belongs next to the weights
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Compute in bf16 what may be, if that is the precision; everything outside of it is in float32."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, torch.bfloat16)
 
 
 @contextmanager

@@ -251,12 +251,13 @@ class Learner:
         """Do now what the next prediction would do first, where a method learns only when it is asked (GDumb)."""
         self._classifier.fit()
 
-    def logits(self, x: object, *, fold: bool = False) -> Tensor:
+    def logits(self, x: object, *, fold: bool = False, precision: Precision = "float32") -> Tensor:
         """Return (n, outputs) scores of all outputs, labelled or not. Changes nothing; the adaptor is not used.
 
         fold: fold batch norm into convolutions first, which pays for many samples; scores are the same up to rounding.
+        precision: "bf16" is faster where there are units for it; scores are less exact, and of float32 all the same.
         """
-        return self._classifier.logits(x, fold=fold)
+        return self._classifier.logits(x, fold=fold, precision=precision)
 
     def logits_of_stored(self, x: Tensor) -> Tensor:
         """Return (n, outputs) scores of samples as memory holds them: what an encoder returned, if there is one."""

@@ -16,13 +16,14 @@ from evenkeel.learning import finite
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment
 from evenkeel.learning.average import Average
+from evenkeel.learning.devices import autocast
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.memory import OWN_COLUMNS, Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import Generators, global_seed, next_seed
 from evenkeel.learning.rollback import Before
-from evenkeel.learning.torch_utils import running_statistics, scratch_buffers, sent
+from evenkeel.learning.torch_utils import full, running_statistics, scratch_buffers, sent
 from evenkeel.learning.types import Draw, Precision, View
 
 
@@ -157,8 +158,7 @@ class Step:
             return loss + self.distill * self.average.distillation(groups, joint=self.method.joint_forward)
 
     def _autocast(self) -> AbstractContextManager[object]:
-        """Compute in bf16 what may be, if that is the precision; everything outside of it is in float32."""
-        return nullcontext() if self.precision == "float32" else torch.autocast(self.device.type, torch.bfloat16)
+        return autocast(self.device, self.precision)
 
     def _shown(self, x: Tensor, y: Tensor, columns: Mapping[str, Tensor], generator: torch.Generator) -> Draw:
         """Return samples as the network is shown them: augmented and, if the method wants that, also as they are.
@@ -191,7 +191,7 @@ class Step:
     @torch.no_grad()
     def _recalled(self, draw: Draw) -> Draw:
         with self._autocast():
-            recalled = {name: _full(column) for name, column in self.method.recall(draw).items()}
+            recalled = {name: full(column) for name, column in self.method.recall(draw).items()}
         return replace(draw, stored={**draw.stored, **recalled})
 
     def remembered(self, view: View) -> dict[str, Tensor]:
@@ -270,7 +270,7 @@ class Step:
         with running_statistics(self.net) if len(x) == 1 else nullcontext(), self._autocast():
             features = self.net.features(x)
             logits: Tensor = self.net.head(features)
-        features, logits = _full(features), _full(logits)
+        features, logits = full(features), full(logits)
         if len(draws) == 1:
             parts = [(draws[0], features, logits)]
         else:
@@ -280,11 +280,6 @@ class Step:
             View(draw.x, draw.y, draw.stored, feature, logit, logit, logit, draw.on_host)
             for draw, feature, logit in parts
         ]
-
-
-def _full(values: Tensor) -> Tensor:
-    """Return numbers of bf16 as float32; others as they are."""
-    return values.float() if values.dtype == torch.bfloat16 else values
 
 
 def _first(view: View, count: int) -> View:

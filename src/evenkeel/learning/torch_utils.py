@@ -204,3 +204,8 @@ def mean_into(mean: Sequence[Tensor], one: Sequence[Tensor], other: Sequence[Ten
             torch.lerp(first, second, 0.5, out=result)
         else:
             result.copy_(second)
+
+
+def full(values: Tensor) -> Tensor:
+    """Return numbers of bf16 as float32; others as they are."""
+    return values.float() if values.dtype == torch.bfloat16 else values

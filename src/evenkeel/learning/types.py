@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 Decay = float | Literal["auto"]  # of averaged weights
-Precision = Literal["float32", "bf16"]  # of forwards and losses in training
+Precision = Literal["float32", "bf16"]  # of forwards, and of losses in training
 PredictWith = Literal["mean", "average", "working"]  # the weights that predict, if they are averaged
 Statistics = Literal["all", "replay"]  # the batches that update batch norm's running statistics
 
