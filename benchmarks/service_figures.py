@@ -53,7 +53,7 @@ def _ratio(measured: Any) -> list[Row]:
             else UNKNOWN,
             RATIO,
         )
-        for body, title in (("json", "JSON"), ("npy", "`.npy`"))
+        for body, title in (("json", "JSON"), ("base64", "base64 in JSON"), ("npy", "`.npy`"))
     ]
 
 

@@ -10,6 +10,7 @@ hide it.
 
 import argparse
 import asyncio
+import base64
 import io
 import json
 import os
@@ -60,24 +61,30 @@ def request(path: str, content: bytes, kind: str = "application/json") -> bytes:
 def requests(generator: np.random.Generator, body: str = "json") -> tuple[list[bytes], list[bytes]]:
     """Return requests to teach batches and to predict single vectors. Numbers have six digits, as clients send them.
 
-    body: "json", or "npy" for files of 32-bit floats.
+    body: "json"; "base64", which is JSON with 32-bit floats as base64; or "npy" for files of them.
     """
     means = generator.normal(size=(CLASSES, FEATURES))
     teach, predict = [], []
     for _ in range(200):
         labels = generator.integers(0, CLASSES, BATCH)
         x = (means[labels] + generator.normal(size=(BATCH, FEATURES))).round(6)
-        teach.append(to_teach(x, labels) if body == "json" else to_teach_npy(x, labels))
-        one = json.dumps({"x": x[0].tolist()}).encode()
-        predict.append(
-            request("/v1/predict", one) if body == "json" else request("/v1/predict", as_npy(x[0]), "application/x-npy")
-        )
+        if body == "npy":
+            teach.append(to_teach_npy(x, labels))
+            predict.append(request("/v1/predict", as_npy(x[0]), "application/x-npy"))
+        else:
+            rows = [as_base64(row) if body == "base64" else row.tolist() for row in x]
+            teach.append(to_teach(rows, labels))
+            predict.append(request("/v1/predict", json.dumps({"x": rows[0]}).encode()))
     return teach, predict
 
 
-def to_teach(x: np.ndarray, labels: np.ndarray) -> bytes:
-    rows = [{"x": row.tolist(), "label": int(label)} for row, label in zip(x, labels, strict=True)]
-    return request("/v1/learn", json.dumps({"examples": rows}).encode())
+def to_teach(rows: Sequence[object], labels: np.ndarray) -> bytes:
+    examples = [{"x": row, "label": label} for row, label in zip(rows, labels.tolist(), strict=True)]
+    return request("/v1/learn", json.dumps({"examples": examples}).encode())
+
+
+def as_base64(x: np.ndarray) -> str:
+    return base64.b64encode(x.astype("<f4").tobytes()).decode()
 
 
 def to_teach_npy(x: np.ndarray, labels: np.ndarray) -> bytes:

@@ -160,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="Of each of the two phases that are compared.")
     parser.add_argument("--factor", type=float, default=10, help="How many times the capacity to offer.")
-    parser.add_argument("--body", choices=["json", "npy"], default="npy")
+    parser.add_argument("--body", choices=["json", "base64", "npy"], default="npy")
     parser.add_argument("--set", action="append", default=[], help="A setting of the service: batches.size=128.")
     parser.add_argument("--write", action="store_true", help="Write service_overload.json next to this file.")
     parser.add_argument("--only-teach", type=int, metavar="PORT", help=argparse.SUPPRESS)

@@ -3,9 +3,10 @@
 Run: python -m benchmarks.service_ratio      (three minutes on two quiet cores; --write writes service_ratio.json)
 
 The bare learner is that of the service, taught batches of 32 vectors from memory on one core. The service is that of
-service_load.py, offered a quarter more than the bare learner takes by a process of low priority, as JSON and as .npy
-files, with ten predictions / s. Besides examples / s there is the CPU time of the learner's process for an example, as
-a share of the bare learner's: it says what a service adds wherever the learner has a core of its own.
+service_load.py, offered a quarter more than the bare learner takes by a process of low priority, as JSON, with numbers
+or base64, and as .npy files, with ten predictions / s. Besides examples / s there is the CPU time of the learner's
+process for an example, as a share of the bare learner's: it says what a service adds wherever the learner has a core of
+its own.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from evenkeel.config.keel import recipe
 from evenkeel.service.config import load_service
 from evenkeel.service.opening import fresh
 
+BODIES = ["json", "base64", "npy"]
 MORE = 1.25  # times as many examples as the bare learner takes are offered
 
 
@@ -76,11 +78,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     service_load.RATE = arguments.predictions
-    bodies = ["json", "npy"] * arguments.rounds
+    bodies = BODIES * arguments.rounds
     with bounded(len(bodies) * (2 * arguments.seconds + 40)):
         rounds = [compare(arguments.seconds, body) for body in bodies]
     measured: dict[str, Any] = {"rounds": rounds}
-    for body in ("json", "npy"):
+    for body in BODIES:
         of_body = [each for each in rounds if each["body"] == body]
         measured[body] = {name: median(each[name] for each in of_body) for name in ("ratio", "ratio_by_cpu")}
     print(json.dumps(measured, indent=1))
