@@ -26,7 +26,7 @@ class Before:
     head: Sequence[tuple[Tensor, Tensor]]  # likewise
     places: Sequence[tuple[nn.Module, str, Tensor]]  # of the method's buffers
     adaptor: Adaptor | None
-    adapted: Mapping[str, Any] | None  # the adaptor's state, if it may change
+    adapted: Mapping[str, Any] | None  # the adaptor's own backup, if its state may change
     generators: Generators
     drawn: Mapping[str, Tensor]  # the states of the generators
 
@@ -51,7 +51,7 @@ class Before:
         for tensor, value in chain(self.statistics, self.head):
             tensor.copy_(value)
         if self.adaptor is not None and self.adapted is not None:
-            self.adaptor.load_state_dict(self.adapted)
+            self.adaptor.restore(self.adapted)
         self.generators.load_state_dict(self.drawn)
 
 

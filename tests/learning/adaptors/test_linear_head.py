@@ -52,10 +52,11 @@ def a_view(head: nn.Module, count: int) -> View:
     return View(features, y, {}, features, logits, logits, logits)
 
 
+@pytest.mark.parametrize("through", [True, False], ids=["through", "constant"])
 @pytest.mark.parametrize("moved", ["all", "weight only"])
 @pytest.mark.parametrize("name", HEADS)
 def test_the_closed_form_gives_the_gradient_of_the_general_way(
-    name: str, moved: str, monkeypatch: pytest.MonkeyPatch
+    name: str, moved: str, through: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
     head = HEADS[name]().double()
@@ -63,9 +64,11 @@ def test_the_closed_form_gives_the_gradient_of_the_general_way(
     optimizer = SGD(weights[: None if moved == "all" else 1], lr=0.5, momentum=0.9, nesterov=True, weight_decay=0.1)
     head(torch.randn(3, FEATURES, dtype=torch.float64)).square().sum().backward()
     optimizer.step()
-    cba = CBA(hidden=(5,), input="logits", through=True)
+    cba = CBA(hidden=(5,), input="logits", through=through)
     cba.attach(Net(nn.Identity(), head), optimizer, seed=0)
-    step = VirtualStep(ER(), head, optimizer, [a_view(head, 3), a_view(head, 5)], partial(cba._adapted, learning=True))
+    step = VirtualStep(
+        ER(), head, optimizer, [a_view(head, 3), a_view(head, 5)], partial(cba._adapted, learning=True), through
+    )
     views, omega = [a_view(head, 7)], list(cba.g.parameters())
     assert is_linear(head)
     results = []

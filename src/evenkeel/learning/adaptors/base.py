@@ -84,9 +84,13 @@ class Adaptor(ABC):
         """Restore what `state_dict` returned, and drop gradients that a refused update may have left."""
 
     def backup(self) -> Mapping[str, Any] | None:
-        """Return a copy of the state, to restore if an update is refused; None if it cannot change before its step."""
+        """Return what `restore` needs if an update is refused; None if the state cannot change before its step."""
         state: dict[str, Any] = copied(self.state_dict())
         return state
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Return to the state of a `backup`."""
+        self.load_state_dict(kept)
 
     def __repr__(self) -> str:
         return call_text(self)

@@ -6,7 +6,7 @@ head. Only the head is unrolled, on features that are constants: no second forwa
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,12 +18,13 @@ from torch.optim import SGD, Optimizer
 from evenkeel.errors import MethodError, SettingsError
 from evenkeel.learning.heads import GrowingHead
 from evenkeel.learning.memory import Memory
-from evenkeel.learning.methods.base import Method
+from evenkeel.learning.methods.base import Method, sum_of_cross_entropies
 from evenkeel.learning.nets import Net
 from evenkeel.learning.torch_utils import running_statistics, scratch_buffers
 from evenkeel.learning.types import View
 
 Gradients = Sequence[Tensor | None]
+Objective = Callable[[Sequence[View]], Tensor]
 
 
 def require_unrollable(name: str, optimizer: Optimizer, instead: str) -> None:
@@ -57,9 +58,10 @@ class VirtualStep:
     optimizer: Optimizer
     groups: Sequence[View]
     correct: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits to adapted and comparable ones
+    through: bool  # whether gradients by the logits flow through `correct`; else it adds a constant to them
 
     def outer_gradients(
-        self, objective: Callable[[Sequence[View]], Tensor], views: Sequence[View], weights: Sequence[Tensor]
+        self, objective: Objective, views: Sequence[View], weights: Sequence[Tensor]
     ) -> tuple[Tensor, Gradients]:
         """Return the outer loss, and its gradients by the adaptor's weights.
 
@@ -68,17 +70,17 @@ class VirtualStep:
         """
         if is_linear(self.head):
             return self._by_logits(objective, views, weights)
-        trained = self._trained
+        trained = {name: weight for name, weight in self.head.named_parameters() if weight.requires_grad}
         with scratch_buffers(self.head):
             seen = ((view, _seen_by(self.head, trained, view).logits) for view in self.groups)
             corrected = self._loss((view, logits, *self.correct(logits)) for view, logits in seen)
             slopes = torch.autograd.grad(corrected, list(trained.values()), create_graph=True, materialize_grads=True)
-            moved = self._moved(slopes)
+            moved = self._moved(trained, slopes)
             loss = objective([_seen_by(self.head, moved, view) for view in views])
         return loss, torch.autograd.grad(loss, list(weights), allow_unused=True)
 
     def _by_logits(
-        self, objective: Callable[[Sequence[View]], Tensor], views: Sequence[View], weights: Sequence[Tensor]
+        self, objective: Objective, views: Sequence[View], weights: Sequence[Tensor]
     ) -> tuple[Tensor, Gradients]:
         """Return the same for a linear head, without a second derivative through it.
 
@@ -86,41 +88,38 @@ class VirtualStep:
         D^T 1 of its bias. If V and v are the gradients of the outer loss by these two, only D depends on the adaptor:
         d(outer) = d<D, h V^T + v>.
         """
-        every, trained = dict(self.head.named_parameters()), self._trained
-        features, logits = (
-            torch.cat([getattr(view, name).detach() for view in self.groups]) for name in ("features", "logits")
-        )
+        every = dict(self.head.named_parameters())
+        trained = {name: weight for name, weight in every.items() if weight.requires_grad}
+        features, logits = (_joined(self.groups, name) for name in ("features", "logits"))
+        by_logits = self._slope(logits)
+        moved = self._moved(trained, _slopes(self.head, trained, features, by_logits.detach()))
+        queried = _joined(views, "features")
+        loss, by_output = _outer(objective, views, _linear(self.head, {**every, **moved}, queried).detach())
+        by_moved = zip(trained.items(), _slopes(self.head, trained, queried, by_output), strict=True)
+        by_slope = {name: step_size(self.optimizer, weight) * slope for (name, weight), slope in by_moved}
+        frozen = {name: torch.zeros_like(weight) for name, weight in every.items() if name not in trained}
+        direction = _linear(self.head, {**frozen, **by_slope}, features)
+        return loss, torch.autograd.grad(by_logits, list(weights), direction, allow_unused=True)
+
+    def _slope(self, logits: Tensor) -> Tensor:
+        """Return the gradient of the corrected loss by the logits of all groups, with its graph to the adaptor."""
+        if not self.through and _is(self.method.loss, sum_of_cross_entropies):
+            adapted, _ = self.correct(logits)
+            return _slope_of_cross_entropies(adapted, self.groups)
         kinds = (logits.requires_grad_(), *self.correct(logits))
         sizes = [len(view.y) for view in self.groups]
         split = {id(kind): kind.split(sizes) for kind in kinds}  # kinds that are one tensor stay one in a view
         corrected = self._loss(zip(self.groups, *(split[id(kind)] for kind in kinds), strict=True))
-        (by_logits,) = torch.autograd.grad(corrected, logits, create_graph=True, materialize_grads=True)
-        slopes = _slopes(self.head, trained, features, by_logits.detach())
-        moved = {name: weight.detach().requires_grad_() for name, weight in self._moved(slopes).items()}
-        weights_after = {**every, **moved}
-        loss = objective(
-            [_with_logits(view, _linear(self.head, weights_after, view.features.detach())) for view in views]
-        )
-        by_moved = torch.autograd.grad(loss, list(moved.values()), materialize_grads=True)
-        by_slope = {
-            name: step_size(self.optimizer, weight) * gradient
-            for (name, weight), gradient in zip(trained.items(), by_moved, strict=True)
-        }
-        frozen = {name: torch.zeros_like(weight) for name, weight in every.items() if name not in trained}
-        direction = _linear(self.head, {**frozen, **by_slope}, features)
-        return loss, torch.autograd.grad(by_logits, list(weights), direction, allow_unused=True)
+        (slope,) = torch.autograd.grad(corrected, logits, create_graph=True, materialize_grads=True)
+        return slope
 
     def _loss(self, groups: Iterable[tuple[View, Tensor, Tensor, Tensor]]) -> Tensor:
         """Return the loss of the groups, each with its logits: plain, adapted and comparable ones."""
         new, *old = (_corrected(*group) for group in groups)
         return self.method.loss(new, old)
 
-    @property
-    def _trained(self) -> dict[str, Tensor]:
-        return {name: weight for name, weight in self.head.named_parameters() if weight.requires_grad}
-
-    def _moved(self, slopes: Sequence[Tensor]) -> dict[str, Tensor]:
-        pairs = zip(self._trained.items(), slopes, strict=True)
+    def _moved(self, trained: Mapping[str, Tensor], slopes: Sequence[Tensor]) -> dict[str, Tensor]:
+        pairs = zip(trained.items(), slopes, strict=True)
         return {name: unrolled_step(self.optimizer, weight, slope) for (name, weight), slope in pairs}
 
 
@@ -159,12 +158,43 @@ def _slopes(head: nn.Module, trained: Mapping[str, Tensor], features: Tensor, by
     return [slopes[name] for name in trained]
 
 
+def _outer(objective: Objective, views: Sequence[View], logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the objective of views with these logits, and its gradient by them."""
+    closed = _is(objective, Method.query_loss)
+    logits.requires_grad_(not closed)
+    parts = [logits] if len(views) == 1 else logits.split([len(view.y) for view in views])
+    loss = objective([_with_logits(view, part) for view, part in zip(views, parts, strict=True)])
+    if closed:
+        return loss, _slope_of_cross_entropies(logits, views) / len(views)
+    return loss, torch.autograd.grad(loss, logits, materialize_grads=True)[0]
+
+
+def _is(method: Callable[..., Tensor], function: Callable[..., Tensor]) -> bool:
+    """Return whether a bound method is this function, rather than one of a subclass or of a single object."""
+    return getattr(method, "__func__", None) is function
+
+
+def _slope_of_cross_entropies(logits: Tensor, views: Sequence[View]) -> Tensor:
+    """Return the gradient by the logits of all views of the sum of their mean cross-entropies."""
+    slope = logits.softmax(dim=1) - F.one_hot(_joined(views, "y"), logits.shape[1])
+    sizes = [len(view.y) for view in views]
+    if len(set(sizes)) == 1:
+        return slope / sizes[0]
+    return slope / torch.cat([slope.new_full((size, 1), size) for size in sizes])
+
+
+def _joined(views: Sequence[View], name: str) -> Tensor:
+    """Return a column of all views, as a constant."""
+    parts: list[Tensor] = [getattr(view, name).detach() for view in views]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 def _with_logits(view: View, logits: Tensor) -> View:
     return _corrected(view, logits, logits, logits)
 
 
 def _corrected(view: View, logits: Tensor, adapted: Tensor, comparable: Tensor) -> View:
-    return replace(view, features=view.features.detach(), logits=logits, adapted=adapted, comparable=comparable)
+    return View(view.x, view.y, view.stored, view.features.detach(), logits, adapted, comparable, view.on_host)
 
 
 def _seen_by(head: nn.Module, weights: Mapping[str, Tensor], view: View) -> View:

@@ -131,9 +131,8 @@ class Prior(Adaptor):
     ) -> Tensor:
         """Take one outer step, Adam on log tau, and return the outer loss."""
         views, weights = [groups[0], *query], [self._log_tau]
-        step = VirtualStep(
-            method, head, optimizer, groups, lambda logits: (logits + self.offset(learning=True), logits)
-        )
+        offset = self.offset(learning=True)
+        step = VirtualStep(method, head, optimizer, groups, lambda logits: (logits + offset, logits), through=False)
         loss, gradients = step.outer_gradients(self.balanced, views, weights)
         outer = assign_gradients("Prior(tau='learned')", method, loss, weights, gradients)
         self._optimizer.step()

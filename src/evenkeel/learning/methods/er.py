@@ -1,11 +1,6 @@
 """Experience Replay."""
 
-from collections.abc import Sequence
-
-from torch import Tensor
-
-from evenkeel.learning.methods.base import Method, cross_entropy
-from evenkeel.learning.types import View
+from evenkeel.learning.methods.base import Method, sum_of_cross_entropies
 
 
 class ER(Method):
@@ -19,8 +14,4 @@ class ER(Method):
         super().__init__()
         self.joint_forward = joint_forward
 
-    def loss(self, new: View, old: Sequence[View]) -> Tensor:
-        loss = cross_entropy(new)
-        for view in old:
-            loss = loss + cross_entropy(view)
-        return loss
+    loss = sum_of_cross_entropies
