@@ -80,4 +80,5 @@ def connect(
         average=None if average is None else Average(net, average),
         distill=distill,
         precision=precision,
+        device=device,
     )

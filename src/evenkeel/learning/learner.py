@@ -143,7 +143,7 @@ class Learner:
     @property
     def device(self) -> torch.device:
         """Return where the network is, and so where it computes."""
-        return next(self.net.head.parameters()).device
+        return self._step.device
 
     @property
     def classes(self) -> list[Hashable]:

@@ -40,18 +40,19 @@ class Competition:
 
     def reject(self, y: Rows, priority: Priorities, count: int) -> Rows:
         """Return (count,) the rows that must go, and raise the bars accordingly."""
-        group = self._group(y)
+        bars = self.bars.numpy()
         if self.policy == "reservoir":
             rejected = np.argpartition(priority, count - 1)[:count]
-        else:
-            # Each class in turn contributes its best, second-best, ... row; the last ones in that order go.
-            by_priority = np.argsort(-priority)
-            by_class = by_priority[np.argsort(group[by_priority], kind="stable")]
-            first = np.searchsorted(group[by_class], group[by_class])
-            rank = np.empty_like(group)
-            rank[by_class] = np.arange(len(group)) - first
-            rejected = by_priority[np.argsort(rank[by_priority], kind="stable")][-count:]
-        np.maximum.at(self.bars.numpy(), group[rejected], priority[rejected])
+            bars[0] = max(bars[0], priority[rejected].max())
+            return rejected
+        # Each class in turn contributes its best, second-best, ... row; the last ones in that order go.
+        by_priority = np.argsort(-priority)
+        by_class = by_priority[np.argsort(y[by_priority], kind="stable")]
+        first = np.searchsorted(y[by_class], y[by_class])
+        rank = np.empty_like(y)
+        rank[by_class] = np.arange(len(y)) - first
+        rejected = by_priority[np.argsort(rank[by_priority], kind="stable")][-count:]
+        np.maximum.at(bars, y[rejected], priority[rejected])
         return rejected
 
     def make_room(self, y: Rows, priority: Priorities) -> None:
@@ -61,10 +62,6 @@ class Competition:
         """
         bars = self.bars.numpy()
         lowest = np.full_like(bars, np.inf)
-        np.minimum.at(lowest, self._group(y), priority)
+        np.minimum.at(lowest, y if self.policy == "balanced" else np.zeros_like(y), priority)
         competing = (bars >= 0) & np.isfinite(lowest)
         bars[competing] = lowest[competing]
-
-    def _group(self, y: Rows) -> Rows:
-        """Return the group in which a row competes: one for all rows, or one per class."""
-        return y if self.policy == "balanced" else np.zeros_like(y)

@@ -54,11 +54,7 @@ class Step:
     average: Average | None
     distill: float
     precision: Precision
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the network is."""
-        return next(self.net.head.parameters()).device
+    device: torch.device  # where the network is
 
     def __call__(self, batch: Tensor, y: Tensor, *, first: bool = True) -> Outcome:
         before = self._before()
@@ -188,9 +184,10 @@ class Step:
         columns = self.memory.draw(count, draw)
         return self._shown(columns.pop("x"), columns.pop("y"), columns, augment)
 
-    @torch.no_grad()
     def _recalled(self, draw: Draw) -> Draw:
-        with self._autocast():
+        if type(self.method).recall is Method.recall:  # most methods recall nothing
+            return draw
+        with torch.no_grad(), self._autocast():
             recalled = {name: full(column) for name, column in self.method.recall(draw).items()}
         return replace(draw, stored={**draw.stored, **recalled})
 
