@@ -234,7 +234,7 @@ def assign_gradients(
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
     # 0, but NaN if a number in a gradient is NaN or infinite.
-    return loss.detach() + 0 * torch.stack(torch._foreach_norm(known)).sum()
+    return loss.detach() + 0 * torch.cat([gradient.flatten() for gradient in known]).sum()
 
 
 def unrolled_step(optimizer: Optimizer, weight: Tensor, gradient: Tensor) -> Tensor:

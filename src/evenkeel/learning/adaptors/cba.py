@@ -28,6 +28,7 @@ from evenkeel.learning.adaptors.prior import Prior
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method
 from evenkeel.learning.nets import Net
+from evenkeel.learning.optimizers import lean_step
 from evenkeel.learning.rng import derive, global_seed
 from evenkeel.learning.torch_utils import copied, row_length, with_columns, with_row_length, with_rows
 from evenkeel.learning.types import View
@@ -192,7 +193,7 @@ class CBA(Adaptor):
 
     def _step(self) -> None:
         """Step Adam on omega with the gradients it has."""
-        self.optimizer.step()
+        lean_step(self.optimizer)
         for weight in self._omega:
             weight.grad = None
 
