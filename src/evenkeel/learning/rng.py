@@ -5,8 +5,7 @@ ER and ER+CBA with one seed see the same augmentations and memory draws. All sta
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -72,20 +71,23 @@ def sample_without_replacement(population: int, count: int, generator: torch.Gen
     return torch.tensor(list(chosen)[:count], dtype=torch.int64)
 
 
-@contextmanager
-def global_seed(seed: int, device: torch.device | None = None) -> Iterator[None]:
+class global_seed:  # noqa: N801 - used like a function
     """Seed torch's global generator for code that can use no other (default initialisation, dropout), then restore it.
 
-    torch.random.fork_rng does the same, but is too slow to call in every step.
+    torch.random.fork_rng does the same, but is too slow to call in every step; so is a generator function.
     """
-    generators = [torch.default_generator]
-    if device is not None and device.type == "cuda":
-        generators.append(torch.cuda.default_generators[device.index or 0])
-    before = [generator.get_state() for generator in generators]
-    for generator in generators:
-        generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        for generator, state in zip(generators, before, strict=True):
+
+    def __init__(self, seed: int, device: torch.device | None = None) -> None:
+        self._seed = seed
+        self._generators = [torch.default_generator]
+        if device is not None and device.type == "cuda":
+            self._generators.append(torch.cuda.default_generators[device.index or 0])
+
+    def __enter__(self) -> None:
+        self._before = [generator.get_state() for generator in self._generators]
+        for generator in self._generators:
+            generator.manual_seed(self._seed)
+
+    def __exit__(self, *_: object) -> None:
+        for generator, state in zip(self._generators, self._before, strict=True):
             generator.set_state(state)

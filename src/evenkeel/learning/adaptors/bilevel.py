@@ -165,7 +165,7 @@ def _outer(objective: Objective, views: Sequence[View], logits: Tensor) -> tuple
     parts = [logits] if len(views) == 1 else logits.split([len(view.y) for view in views])
     loss = objective([_with_logits(view, part) for view, part in zip(views, parts, strict=True)])
     if closed:
-        return loss, _slope_of_cross_entropies(logits, views) / len(views)
+        return loss, _slope_of_cross_entropies(logits, views, terms=len(views))
     return loss, torch.autograd.grad(loss, logits, materialize_grads=True)[0]
 
 
@@ -174,13 +174,15 @@ def _is(method: Callable[..., Tensor], function: Callable[..., Tensor]) -> bool:
     return getattr(method, "__func__", None) is function
 
 
-def _slope_of_cross_entropies(logits: Tensor, views: Sequence[View]) -> Tensor:
-    """Return the gradient by the logits of all views of the sum of their mean cross-entropies."""
+def _slope_of_cross_entropies(logits: Tensor, views: Sequence[View], terms: int = 1) -> Tensor:
+    """Return the gradient, by the logits of all views, of the sum of their mean cross-entropies, divided by `terms`."""
     slope = logits.softmax(dim=1) - F.one_hot(_joined(views, "y"), logits.shape[1])
-    sizes = [len(view.y) for view in views]
-    if len(set(sizes)) == 1:
-        return slope / sizes[0]
-    return slope / torch.cat([slope.new_full((size, 1), size) for size in sizes])
+    divisors = [terms * len(view.y) for view in views]
+    if len(set(divisors)) == 1:
+        return slope / divisors[0]
+    return slope / torch.cat(
+        [slope.new_full((len(view.y), 1), each) for view, each in zip(views, divisors, strict=True)]
+    )
 
 
 def _joined(views: Sequence[View], name: str) -> Tensor:

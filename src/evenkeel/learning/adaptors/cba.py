@@ -166,7 +166,7 @@ class CBA(Adaptor):
         weights = iter(self._omega if learning else [weight.detach() for weight in self._omega])
         residual = F.linear(residual, next(weights), next(weights))
         for weight in weights:  # without calls of modules, which take longer than this arithmetic
-            residual = F.linear(residual.relu(), weight, next(weights))
+            residual = F.linear(residual.relu_(), weight, next(weights))
         return logits + residual
 
     def update(

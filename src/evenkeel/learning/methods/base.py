@@ -68,7 +68,8 @@ class Method(nn.Module, ABC):
 
     def query_loss(self, old: Sequence[View]) -> Tensor:
         """Return CBA's outer objective, on fresh draws. Default: mean cross-entropy on plain logits."""
-        return torch.stack([F.cross_entropy(view.logits, view.y) for view in old]).mean()
+        losses = [F.cross_entropy(view.logits, view.y) for view in old]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def share_of_new(self, new: int, old: int) -> float:
         """Return the weight of the new samples' cross-entropy in `loss`, as a share of it and that of the old samples.
