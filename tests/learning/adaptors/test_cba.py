@@ -12,6 +12,7 @@ from torch.optim import SGD, Adam
 import evenkeel as ek
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.memory import Memory
+from evenkeel.learning.probes import flat
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
 
 # Tasks and batches per task of one online run with batches of 32 (last one dropped), and its number of outer updates.
@@ -192,6 +193,23 @@ def test_an_outer_gradient_that_overflows_is_not_applied(monkeypatch: pytest.Mon
     with pytest.raises(ek.DivergenceError, match="outer loss of CBA or its gradient"):
         one.learn(*images()[3])
     assert not [path for path in differences(before, snapshot(one)) if path.startswith(("/1/adaptor", "/1/net"))]
+
+
+@pytest.mark.parametrize("prior", [False, True])
+@pytest.mark.parametrize("updates", [1, 3])
+def test_a_backup_restores_the_state_before_an_outer_step(updates: int, prior: bool) -> None:
+    """The first outer step creates Adam's averages: without it there are none."""
+    adaptor = ek.CBA(every=1, start="first", prior=prior)
+    one = learner(ek.ER(), adaptor)
+    learn_all(one, images()[:updates])
+    before, kept = adaptor.state_dict(), adaptor.backup()
+    assert kept is not None
+    assert bool(before["optimizer"]["state"]) is (updates > 1)
+    one.learn(*images()[updates])
+    adaptor.restore(kept)
+    after = {**adaptor.state_dict(), "updates": before["updates"]}  # only an update that was made is counted
+    assert not differences(dict(flat("", before)), dict(flat("", after)))
+    assert all(weight.grad is None for weight in adaptor.g.parameters())
 
 
 def test_a_loss_that_ignores_the_adaptor_is_reported() -> None:
