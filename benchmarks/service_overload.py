@@ -39,7 +39,7 @@ from benchmarks.service_load import (
     warm_up,
 )
 
-FLOOD = 32  # connections that teach
+FLOOD = 8  # connections that teach
 MUCH = 10_000  # examples / s, more than a service can learn on a core
 
 

@@ -41,6 +41,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, run in a thread of its own: a browser keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 # The queue
 
 
@@ -60,7 +66,7 @@ class Queue:
 
 def attempt(door: Door, queue: Queue, count: int) -> str:
     """Send a request with so many examples; return where it ended."""
-    return asyncio.run(enter(door, queue, count))
+    return finished(enter(door, queue, count))
 
 
 async def enter(door: Door, queue: Queue, count: int) -> str:
@@ -116,7 +122,7 @@ def test_requests_that_are_being_read_count() -> None:
             with pytest.raises(FullError):
                 await door.entered().__aenter__()
 
-    asyncio.run(three())
+    finished(three())
     assert attempt(door, queue, 32) == "accepted"
 
 
@@ -147,7 +153,7 @@ def test_nobody_is_kept_waiting_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
         return await asyncio.gather(*(enter(door, queue, 1) for _ in range(3 * admission.REFUSALS)))
 
     monkeypatch.setattr("evenkeel.service.http.admission.asyncio.sleep", wait)
-    assert set(asyncio.run(all_at_once())) == {"refused"}
+    assert set(finished(all_at_once())) == {"refused"}
     assert max(waits) == pytest.approx(admission.PATIENCE, rel=0.01)
 
 
@@ -234,12 +240,6 @@ def test_a_key_beyond_its_rate_gets_429(opened: Open) -> None:
 
 
 # Turns
-
-
-def finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine, run in a thread of its own: a browser keeps a loop running in this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
 
 
 def in_turns(*sent: str) -> list[str]:
