@@ -1,6 +1,6 @@
 """Compare how fast a service learns with a bare learner, in turns, in the same minute.
 
-Run: python -m benchmarks.service_ratio      (three minutes on two quiet cores; --write writes service_ratio.json)
+Run: python -m benchmarks.service_ratio      (four minutes on two quiet cores; --write writes service_ratio.json)
 
 The bare learner is that of the service, taught batches of 32 vectors from memory on one core. The service is that of
 service_load.py, offered a quarter more than the bare learner takes by a process of low priority, as JSON, with numbers
@@ -71,7 +71,7 @@ def compare(seconds: float, body: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--predictions", type=int, default=10, help="Predictions to request, per second.")
     parser.add_argument("--write", action="store_true", help="Write service_ratio.json next to this file.")

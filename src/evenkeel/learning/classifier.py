@@ -14,7 +14,7 @@ from torch import Tensor
 from evenkeel.errors import DeviceError, DivergenceError, NothingLearnedError, one_of
 from evenkeel.learning.average import Average
 from evenkeel.learning.devices import CPU, autocast, computing, find_device
-from evenkeel.learning.folding import BATCH, folded
+from evenkeel.learning.folding import folded
 from evenkeel.learning.inputs import InputSpec
 from evenkeel.learning.labels import LabelMap
 from evenkeel.learning.lean import LeanNet
@@ -186,8 +186,7 @@ class Classifier:
         classify = self.classify if prepared is None else partial(self._by, prepared)
         if 0 < len(batch) <= PREDICT_BATCH:
             return classify(self.inputs.to_network(self.inputs.encode(batch)))
-        size = PREDICT_BATCH if prepared is None or self.device.type != CPU else BATCH
-        parts = map(self.inputs.encode, batch.split(size))
+        parts = map(self.inputs.encode, batch.split(PREDICT_BATCH))
         return torch.cat([classify(self.inputs.to_network(part)) for part in parts])
 
     def _by(self, net: Net, x: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from evenkeel.learning.nets import Net
 from evenkeel.learning.zoo import FOLDED, IN_ORDER
 
-BATCH = 64  # samples per forward on a CPU: without batch norm, what they need fits into its cache
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
