@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 APART = ("seed", "threads")  # settings that may differ within a group: threads change only the last bits
+DATA = "data.name"
 ENOUGH = 3  # settings in a label, unless it takes more to tell it from all others
 Settings = Mapping[str, Any]  # by "part.setting"
 
@@ -27,6 +28,11 @@ def labels(names: Sequence[str], settings: Sequence[Settings]) -> list[str]:
 
     >>> labels(["ER", "ER", "CBA"], [{"memory.capacity": size} for size in (20, 50, 20)])
     ['ER (memory 20)', 'ER (memory 50)', 'CBA']
+
+    Where the data sets differ, what follows from the data set is left out:
+
+    >>> labels(["ER", "ER"], [{"mean": 0.4, "data.name": "mnist"}, {"mean": 0.5, "data.name": "svhn"}])
+    ['ER (data mnist)', 'ER (data svhn)']
     """
     keys = [key for each in settings for key in each]
     made = []
@@ -84,6 +90,12 @@ def value_text(value: object) -> str:
 def _differing(own: Settings, others: Sequence[Settings]) -> list[str]:
     """Return the first settings in which `own` differs from the others: so many that they tell it from all of them."""
     differ = [key for key in own if key not in APART and any(other.get(key) != own[key] for other in others)]
+    if DATA in differ:
+        data_sets = {other.get(DATA) for other in others}
+        differ = [
+            key for key in differ if len({(other.get(DATA), str(other.get(key))) for other in others}) > len(data_sets)
+        ]
+        differ.insert(0, DATA)
 
     def is_distinct(by: Sequence[str]) -> bool:
         return all(other == own or any(other.get(key) != own[key] for key in by) for other in others)
