@@ -71,11 +71,39 @@ def test_without_plain_er_costs_are_in_seconds() -> None:
     assert sorted(cost.mean for cost in costs.of.values()) == pytest.approx([18.0, 36.0])
 
 
-def test_one_run_without_cpu_time_makes_all_costs_those_of_the_clock() -> None:
-    costs = Costs.measured(groups([*timed("er", 10.0), *timed("derpp", None)]))
+def test_costs_are_those_of_runs_that_recorded_cpu_time() -> None:
+    runs = [*timed("er", 10.0), *timed("er", None, seeds=5)[3:], *timed("derpp", 30.0, skill=4), *timed("icarl", None)]
+    costs = Costs.measured(groups(runs))
+    assert not costs.by_clock
+    assert {label: (cost.mean, cost.n) for label, cost in costs.of.items()} == {"er": (1.0, 3), "derpp": (3.0, 3)}
+
+
+def test_a_method_without_a_cost_is_shown_last_and_never_on_the_front() -> None:
+    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 30.0, skill=4), *timed("icarl", None, skill=9)]))
+    assert [row.cells[0].value for row in table.rows] == ["er", "derpp", "icarl"]
+    last = table.rows[-1].cells
+    assert last[1].value is None
+    assert last[2].value is not None
+    assert not last[2].best
+
+
+def test_without_cpu_time_of_plain_er_costs_are_those_of_the_clock() -> None:
+    grouped = groups([*timed("er", None), *timed("derpp", 12.0)])
+    costs = Costs.measured(grouped)
     assert costs.by_clock
     assert {cost.mean for cost in costs.of.values()} == {1.0}
-    assert "clock" in front_table(groups([*timed("er", 10.0), *timed("derpp", None)])).notes[0]
+    assert "clock" in front_table(grouped).notes[0]
+
+
+def test_only_methods_with_the_same_memory_are_rivals() -> None:
+    small = {"capacity": 20, "policy": "reservoir"}
+    runs = [
+        *timed("er", 10.0, skill=4),
+        *timed("er", 10.0, memory=small),
+        *timed("derpp", 20.0, memory=small, skill=-4),
+    ]
+    found = points(groups(runs), MEASURES["acc"], Costs.measured(groups(runs)))
+    assert [(point.memory, point.on_front) for point in found] == [("200", True), ("20", True), ("20", False)]
 
 
 def test_steps_that_an_interruption_repeats_are_not_counted_twice() -> None:

@@ -28,27 +28,32 @@ def front(scene: Scene) -> Section | None:
     if not charts:
         return None
     caption = (
-        "Up is better, left is cheaper. The line is the front: no method on it is beaten by one that costs no more. "
+        "Up is better, left is cheaper. A line is a front: no method on it is beaten by one with the same memory that "
+        "costs no more. "
         "Whiskers: the 95% interval over seeds."
     )
     return Section("Accuracy and cost", [Charts(caption, charts, small=len(charts) > 1), front_table(grouped)])
 
 
 def scatter(scene: Scene, known: Sequence[Point], ylabel: str, xlabel: str) -> Picture:
-    """Draw a mark for each point, with whiskers where it has an interval, and the front as a line of steps."""
+    """Draw a mark for each point, with whiskers where it has an interval, and each front as a line of steps."""
     labels = [point.group.label for point in known]
-    best = [point for point in known if point.on_front]
+    fronts: dict[str, list[Point]] = {}
+    for point in known:
+        if point.on_front:
+            fronts.setdefault(point.memory, []).append(point)
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
         axes.grid()
-        axes.step(
-            [point.cost.mean for point in best],
-            [point.value.mean for point in best],
-            where="post",
-            color=MUTED,
-            linewidth=1.0,
-        )
+        for front in fronts.values():
+            axes.step(
+                [point.cost.mean for point in front],
+                [point.value.mean for point in front],
+                where="post",
+                color=MUTED,
+                linewidth=1.0,
+            )
         handles = []
         for place, point in enumerate(known):
             look = scene.looks[point.group.label]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 
 from evenkeel.results.groups import Estimate, Group, seeds_text
@@ -20,33 +21,43 @@ class Point:
     group: Group
     cost: Estimate
     value: Estimate
-    on_front: bool  # whether no other point is better without costing more, or cheaper without being worse
+    on_front: bool  # whether none with the same memory is better without costing more, or cheaper without being worse
+
+    @property
+    def memory(self) -> str:
+        return memory_of(self.group)
 
 
 @dataclass(frozen=True)
 class Costs:
     """The mean cost of the finished runs of each group: in units of plain ER, or in seconds if there is no such group.
 
-    A cost is the time to learn the stream once, without tests: CPU seconds where all runs recorded them, otherwise
-    seconds of a clock, which count other programs too.
+    A cost is the time to learn the stream once, without tests, in CPU seconds; runs that did not record them have no
+    cost. Where not even plain ER did, it is seconds of a clock, which count other programs too.
     """
 
     of: dict[str, Estimate]  # by label
     unit: str  # how the numbers are headed
-    by_clock: bool  # whether some runs did not record CPU seconds
+    by_clock: bool
 
     @classmethod
     def measured(cls, grouped: Sequence[Group]) -> "Costs":
         timed = {group.label: [run for run in group.finished if run.sessions] for group in grouped}
-        by_clock = not all(_cpu_known(run) for runs in timed.values() for run in runs)
+        units = [group.label for group in grouped if _is_unit(group) and timed[group.label]]
+        by_clock = not any(_cpu_known(run) for label in units or timed for run in timed[label])
         seconds = {
-            label: [learning_seconds(run, by_clock=by_clock) for run in runs] for label, runs in timed.items() if runs
+            label: [learning_seconds(run, by_clock=by_clock) for run in runs if by_clock or _cpu_known(run)]
+            for label, runs in timed.items()
         }
-        unit = [value for each in grouped if _is_unit(each) for value in seconds.get(each.label, ())]
+        unit = [value for label in units for value in seconds[label]]
         scale = fmean(unit) if unit else 1.0
         costs = {label: Estimate.of([each / scale for each in values]) for label, values in seconds.items()}
         heading = "cost, ER = 1" if unit else "seconds"
         return cls({label: cost for label, cost in costs.items() if cost}, heading, by_clock)
+
+    def mean(self, label: str) -> float:
+        """Return the mean cost of a group, or infinity if it is not known."""
+        return self.of[label].mean if label in self.of else inf
 
 
 def _cpu_known(run: Results) -> bool:
@@ -69,6 +80,11 @@ def _is_unit(group: Group) -> bool:
     return config["method"]["name"].lower() == UNIT and not group.adaptor and plain
 
 
+def memory_of(group: Group) -> str:
+    """Return how much the memory of these runs holds; only methods with the same memory are rivals."""
+    return str(group.runs[0].started.config["memory"]["capacity"])
+
+
 def points(grouped: Sequence[Group], measure: Measure, costs: Costs) -> list[Point]:
     """Return the groups that have cost and value, cheapest first; bounds are none of them."""
     known = [
@@ -76,9 +92,14 @@ def points(grouped: Sequence[Group], measure: Measure, costs: Costs) -> list[Poi
         for group in grouped
         if group.label in costs.of and not group.is_bound and (value := group.estimate(measure)) is not None
     ]
-    pairs = [(cost.mean, value.mean) for _, cost, value in known]
+    rivals: dict[str, list[tuple[float, float]]] = {}
+    for group, cost, value in known:
+        rivals.setdefault(memory_of(group), []).append((cost.mean, value.mean))
     return sorted(
-        (Point(group, cost, value, not _beaten((cost.mean, value.mean), pairs)) for group, cost, value in known),
+        (
+            Point(group, cost, value, not _beaten((cost.mean, value.mean), rivals[memory_of(group)]))
+            for group, cost, value in known
+        ),
         key=lambda point: point.cost.mean,
     )
 
@@ -93,30 +114,30 @@ def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN) -> Resul
     by_measure = {name: {each.group.label: each for each in points(grouped, MEASURES[name], costs)} for name in names}
     shown = [name for name in names if by_measure[name]]
     rows = []
-    for group in sorted(
-        (each for each in grouped if each.label in costs.of), key=lambda each: costs.of[each.label].mean
-    ):
-        cells = [_cell(by_measure[name].get(group.label)) for name in shown]
+    for group in sorted(grouped, key=lambda each: costs.mean(each.label)):
+        cells = [_cell(group, MEASURES[name], by_measure[name].get(group.label)) for name in shown]
         if any(cell.value is not None for cell in cells):
-            cost = costs.of[group.label]
-            rows.append(Row.of(group.label, Cell(cost, cost.text(".2f")), *cells, len(group.finished)))
+            cost = costs.of.get(group.label)
+            rows.append(Row.of(group.label, Cell(cost, cost.text(".2f") if cost else ""), *cells, len(group.finished)))
     headings = [MEASURES[name].heading for name in shown]
-    return ResultTable(_title(grouped, costs), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
+    return ResultTable(_title(grouped), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
 
 
-def _cell(point: Point | None) -> Cell:
-    if point is None:
+def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
+    if group.is_bound:
         return Cell(None)
-    return Cell(point.value, f"{point.value}{' *' if point.on_front else '  '}", best=point.on_front)
+    on_front = point is not None and point.on_front
+    value = group.estimate(measure)
+    return Cell(value, f"{value}{' *' if on_front else '  '}" if value else "", best=on_front)
 
 
-def _title(grouped: Sequence[Group], costs: Costs) -> str:
-    seeds = [len(group.finished) for group in grouped if group.label in costs.of]
+def _title(grouped: Sequence[Group]) -> str:
+    seeds = [len(group.finished) for group in grouped if group.finished]
     counted = f", {seeds_text(seeds, to='-')}" if seeds else ""
-    return f"In percent{counted}; * or bold: on the front, no other is better without costing more"
+    return f"In percent{counted}; * or bold: on the front, no other with its memory is better without costing more"
 
 
 def _note(costs: Costs) -> str:
     """Return how the cost was measured."""
     how = "seconds of a clock, which count what else the machine did" if costs.by_clock else "CPU seconds"
-    return f"Cost: {how}, to learn the stream without tests. Bounds are left out."
+    return f"Cost: {how}, to learn the stream without tests; - where no run recorded it. Bounds are left out."
