@@ -13,7 +13,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from functools import cache
 from math import nan
 from pathlib import Path
 from statistics import fmean
@@ -30,18 +29,17 @@ from evenkeel.results import metrics
 from evenkeel.results.groups import ENOUGH, Estimate
 from evenkeel.results.measures import MEASURES, NOTATION, Measure
 from evenkeel.results.records import is_rar
-from evenkeel.results.run_files import Results, find_runs
+from evenkeel.results.run_files import Results
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks import service_figures  # noqa: E402 - only now is it on the path
+from docs import fronts  # noqa: E402
+from docs.fronts import runs_of  # noqa: E402
 
 PAGES = (
     ROOT / "README.md",
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in ("experiments", "learner", "measures", "reproduction", "service", "tilt")
-    ),
+    *(ROOT / "docs" / f"{name}.md" for name in ("experiments", "keel", "measures", "reproduction", "service", "tilt")),
 )
 IMAGES = ROOT / "docs" / "images"
 PLACE = re.compile(r"(<!-- \$ evenkeel (?P<command>.+?) -->\n).*?(?=<!-- end -->)", re.S)
@@ -51,6 +49,9 @@ LEVELLING = re.compile(
     r"(<!-- (?P<table>variants|gains|streams|within) of (?P<ledger>\S+) -->\n).*?(?=<!-- end -->)", re.S
 )
 SERVICE = re.compile(r"(<!-- the service under load -->\n).*?(?=<!-- end -->)", re.S)
+FRONT = re.compile(
+    r"(<!-- the keel in (?P<ledger>\S+): (?P<data>\S+), memory (?P<memory>\d+) -->\n).*?(?=<!-- end -->)", re.S
+)
 PLAIN, OURS = PALETTE[1], PALETTE[0]
 DARK = {INK: "#e6edf3", MUTED: "#9aa5b1", GRID: "#30363d", PLAIN: "#ff8f4d", OURS: "#58b4ff"}
 
@@ -67,6 +68,9 @@ def filled(text: str) -> str:
     os.chdir(ROOT)  # the paths of ledgers in the commands are relative to it
     text = LEARNER.sub(lambda place: f"{place[1]}\n{_settings_of_the_learner()}\n\n", PLACE.sub(fill, text))
     text = SERVICE.sub(lambda place: f"{place[1]}\n{service_figures.table()}\n\n", text)
+    text = FRONT.sub(
+        lambda place: f"{place[1]}\n{fronts.table(place['ledger'], place['data'], place['memory'])}\n\n", text
+    )
     text = FORMULAS.sub(lambda place: f"{place[1]}\n{_measures()}\n\n", text)
     return LEVELLING.sub(lambda place: f"{place[1]}\n{_levelling(place['table'], place['ledger'])}\n\n", text)
 
@@ -106,7 +110,7 @@ DEMO = {"ER": (PLAIN, "plain replay (ER)"), "ER + CBA": (OURS, "ER with CBA"), "
 
 
 def _accuracy_along_the_stream(figure: Figure) -> None:
-    scene = Scene(_runs("results/demo"))
+    scene = Scene(runs_of("results/demo"))
     axes = figure.subplots()
     axes.grid(axis="y")
     for end in scene.boundaries[:-1]:
@@ -147,18 +151,13 @@ def _variant(run: Results) -> str:
 
 def _finished(ledger: str, **chosen: object) -> list[Results]:
     """Return the finished runs of a ledger with this method and capacity of the memory."""
-    runs = _runs(ledger)
+    runs = runs_of(ledger)
     settings = [{"method": run.started.config["method"]["name"], "memory": _memory(run)} for run in runs]
     return [
         run
         for run, mine in zip(runs, settings, strict=True)
         if run.ended is not None and chosen.items() <= mine.items()
     ]
-
-
-@cache
-def _runs(ledger: str) -> list[Results]:
-    return [Results.read(path) for path in find_runs([ROOT / ledger])]
 
 
 def _memory(run: Results) -> int:
@@ -322,6 +321,7 @@ def _gains_by_cba(figure: Figure) -> None:
 
 FIGURES: dict[str, tuple[Callable[[Figure], None], float]] = {
     "digits": (_accuracy_along_the_stream, 2.7),
+    "keel-fronts": (fronts.draw, 6.0),
     "reproduction-gains": (_gains_by_cba, 2.2),
     "tilt-residual": (_what_is_learned_and_asked, 2.5),
     "tilt-shares": (_shares_of_predictions, 2.5),

@@ -26,7 +26,7 @@ def fill() -> Any:
 LARGE = [pytest.param("tilt", marks=pytest.mark.slow)]  # made from a thousand runs
 
 
-@pytest.mark.parametrize("name", ["README", "experiments", "learner", "measures", "reproduction", "service", *LARGE])
+@pytest.mark.parametrize("name", ["README", "experiments", "keel", "measures", "reproduction", "service", *LARGE])
 def test_what_a_page_shows_equals_the_ledgers(name: str, fill: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (page,) = (each for each in fill.PAGES if each.stem == name)
@@ -42,7 +42,7 @@ def test_every_page_and_figure_is_compared_with_the_ledgers(fill: Any) -> None:
     assert [page.stem for page in fill.PAGES] == [
         "README",
         "experiments",
-        "learner",
+        "keel",
         "measures",
         "reproduction",
         "service",
