@@ -15,7 +15,7 @@ from evenkeel.report.scene import Scene
 from evenkeel.results.measures import MEASURES
 from tests.helpers.pages import ROOT, Block, blocks, run_block, run_command
 
-PAGES = ("README.md", "docs/learner.md", "docs/data.md", "docs/experiments.md")
+PAGES = ("README.md", "docs/learner.md", "docs/keel.md", "docs/data.md", "docs/experiments.md")
 BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES
