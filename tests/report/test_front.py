@@ -56,3 +56,15 @@ def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
     assert all(name in done.output for name in COSTS)
     assert "cost, ER = 1" in done.output
     assert "seconds of a clock" in (tmp_path / "front.html").read_text(encoding="utf-8")
+
+
+def test_data_sets_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
+    make_run("er", folder=tmp_path / "other", data="other", finished=False)
+    failed = CliRunner().invoke(app, ["front", str(tmp_path)])
+    assert isinstance(failed.exception, RunError)
+    assert "none of these runs is finished" in str(failed.exception)
+    timed(tmp_path / "runs")
+    done = CliRunner().invoke(app, ["front", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("cost, ER = 1") == 1
+    assert "seconds  seeds" not in done.output

@@ -7,7 +7,7 @@ import typer
 
 from evenkeel.cli.console import Format, Output, notes, out, read_runs
 from evenkeel.cli.tables import show
-from evenkeel.errors import one_of
+from evenkeel.errors import RunError, one_of
 
 
 def front_command(
@@ -27,7 +27,10 @@ def front_command(
 
     one_of("format", format, FORMATS)
     runs = read_runs(folders)
-    show([front_table(scene.groups) for scene in scenes(runs)], format, path)
+    tables = [front_table(scene.groups) for scene in scenes(runs) if scene.finished]
+    if not tables:
+        raise RunError("There is no front to show: none of these runs is finished.")
+    show(tables, format, path)
     if page is not None:
         with notes.status("Drawing"):
             write_front(runs, page)
