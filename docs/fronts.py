@@ -10,25 +10,25 @@ from matplotlib.figure import Figure
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.front import SHOWN, Costs, Point, memory_of, points
-from evenkeel.results.groups import Estimate, Group, paired
+from evenkeel.results.groups import Estimate, Group, in_order, paired
 from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.run_files import Results, find_runs
 
 ROOT = Path(__file__).parents[1]
 KEEL = "keel"  # how runs of the recipe at the cost of plain ER are named; those at more begin with it
+NAMED = (KEEL, f"{KEEL} 3x", "ER", "ER + CBA")  # in the figure, next to what is on a front
 LEADS = 2  # of the measures, those for which leads are shown
 PANELS = (
     ("digits, memory 20", "results/keel-digits", "digits", "20"),
     ("CLINC150, memory 500", "results/keel-clinc150", "minilm-l6", "500"),
     ("CIFAR-10, slim network, memory 500", "results/slim", "cifar10", "500"),
-    ("CIFAR-10, slim network, memory 200", "results/slim", "cifar10", "200"),
+    ("CIFAR-100, slim network, memory 5,000", "results/slim", "cifar100", "5000"),
 )
 
 
 def table(ledger: str, data: str, memory: str) -> str:
     """Return a row per method, cheapest first: its cost, what it reaches, and how far the keel is ahead of it."""
-    rivals = _rivals(ledger, data, memory)
-    costs = Costs.measured(rivals)
+    rivals, costs = _rivals(ledger, data, memory)
     keel = next((group for group in rivals if _name(group) == KEEL), None)
     measures = [MEASURES[name] for name in SHOWN if any(group.estimate(MEASURES[name]) for group in rivals)]
     head = ["", costs.unit, *(measure.heading for measure in measures)]
@@ -47,52 +47,68 @@ def table(ledger: str, data: str, memory: str) -> str:
 
 
 def draw(figure: Figure) -> None:
-    """Draw ACC against cost for each data set, with the front; the keels stand out."""
+    """Draw ACC against cost for each data set, with the front. The keels, ER and what is on the front have names."""
     for axes, (title, *chosen) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
-        rivals = _rivals(*chosen)
-        costs = Costs.measured(rivals)
+        rivals, costs = _rivals(*chosen)
         known = points(rivals, MEASURES["acc"], costs)
         front = [(point.cost.mean, point.value.mean) for point in known if point.on_front]
         axes.grid()
         axes.step(*zip(*front, strict=True), where="post", color=MUTED, linewidth=1.0)
+        named = [point for point in known if point.on_front or _name(point.group) in NAMED]
         for point in known:
-            colour = _colour(point)
-            at, half = (point.cost.mean, point.value.mean), point.value.half or 0.0
-            axes.errorbar(*at, yerr=half, elinewidth=0.8, ecolor=colour, alpha=0.35)
-            axes.plot(*at, "o", color=colour, markersize=4)
-        axes.set(title=title, xlabel=costs.unit, ylabel="ACC, %", xlim=(0.75, 1.35 * known[-1].cost.mean))
-        _name_all(axes, known)
+            at, colour = (point.cost.mean, point.value.mean), _colour(point) if point in named else MUTED
+            axes.plot(*at, "o", color=colour, markersize=4 if point in named else 2.5)
+            if point in named:
+                axes.errorbar(*at, yerr=point.value.half or 0.0, elinewidth=0.8, ecolor=colour, alpha=0.4)
+        axes.set(title=title, xlabel=costs.unit, ylabel="ACC, %", xscale="log")
+        ticks = [tick for tick in (1, 2, 3, 4, 6, 8) if tick <= 1.2 * known[-1].cost.mean]
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.set_xticks([], minor=True)
+        axes.set_xlim(0.9, 1.7 * known[-1].cost.mean)
+        _write_names(axes, named)
 
 
 def _colour(point: Point) -> str:
     return PALETTE[0] if _name(point.group).startswith(KEEL) else PALETTE[1]
 
 
-def _name_all(axes: Axes, known: Sequence[Point]) -> None:
-    """Write the methods' names to the right of their points, moved up where one would stand on another."""
-    low, high = axes.get_ylim()
-    line, width = (high - low) / 16, (axes.get_xlim()[1] - axes.get_xlim()[0]) / 32  # of a letter
+def _write_names(axes: Axes, named: Sequence[Point]) -> None:
+    """Write the methods' names to the right of their points, moved down where one would stand on another."""
+    line, letter = 9.0, 4.0  # in points, like the places below
     taken: list[tuple[float, float, float]] = []  # from, to, height
-    for point in sorted(known, key=lambda each: each.value.mean):
-        name, begin, height = _name(point.group), point.cost.mean + 1.2 * width, point.value.mean
-        end = begin + width * len(name)
-        while any(begin < to and start < end and abs(height - other) < line for start, to, other in taken):
-            height += line / 8
-        taken.append((begin, end, height))
-        axes.text(begin, height, name, fontsize=7, color=_colour(point), va="center")
+    for point in sorted(named, key=lambda each: -each.value.mean):
+        name = _name(point.group)
+        place = axes.transData.transform((point.cost.mean, point.value.mean)) * 72 / axes.figure.dpi
+        begin, height, down = place[0] + 5, place[1], 0.0
+        end = begin + letter * len(name)
+        while any(begin < to and start < end and abs(height - down - other) < line for start, to, other in taken):
+            down += 1
+        taken.append((begin, end, height - down))
+        axes.annotate(
+            name,
+            (point.cost.mean, point.value.mean),
+            (5, -down),
+            textcoords="offset points",
+            fontsize=7,
+            color=_colour(point),
+            va="center",
+        )
 
 
 @cache
 def runs_of(ledger: str) -> list[Results]:
     """Return the runs of a ledger, by its path in the repository."""
-    return [Results.read(path) for path in find_runs([ROOT / ledger])]
+    return in_order([Results.read(path) for path in find_runs([ROOT / ledger])])
 
 
-def _rivals(ledger: str, data: str, memory: str) -> list[Group]:
-    """Return the groups of one data set and memory that have finished runs, without bounds."""
-    found = (scene for scene in scenes(runs_of(ledger)) if scene.first.started.data["name"] == data)
-    groups: Sequence[Group] = [group for scene in found for group in scene.finished.values()]
-    return [group for group in groups if memory_of(group) == memory and not group.is_bound]
+def _rivals(ledger: str, data: str, memory: str) -> tuple[list[Group], Costs]:
+    """Return the groups of one data set and memory that have finished runs, without bounds, and what they cost.
+
+    ER is the unit with any memory: the size of it hardly matters for the cost.
+    """
+    (scene,) = (scene for scene in scenes(runs_of(ledger)) if scene.first.started.data["name"] == data)
+    groups = [group for group in scene.finished.values() if not group.is_bound]
+    return [group for group in groups if memory_of(group) == memory], Costs.measured(groups)
 
 
 def _name(group: Group) -> str:
