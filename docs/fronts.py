@@ -79,7 +79,7 @@ def _write_names(axes: Axes, named: Sequence[Point]) -> None:
     for point in sorted(named, key=lambda each: -each.value.mean):
         name = _name(point.group)
         place = axes.transData.transform((point.cost.mean, point.value.mean)) * 72 / axes.figure.dpi
-        begin, height, down = place[0] + 5, place[1], 0.0
+        begin, height, down = place[0] + 5, place[1], -5.0  # not on the line of the front
         end = begin + letter * len(name)
         while any(begin < to and start < end and abs(height - down - other) < line for start, to, other in taken):
             down += 1
