@@ -22,7 +22,11 @@ from matplotlib.figure import Figure
 from evenkeel.cli import app
 from evenkeel.config.schema import LearnerSettings
 from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.paper import paper_table
 from evenkeel.grids.paper_claims import pairs
+from evenkeel.grids.paper_tables import finished_group
+from evenkeel.report.elements import Charts
+from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
 from evenkeel.report.scene import Scene, series
 from evenkeel.report.svg import GRID, INK, MUTED, PALETTE, draw
 from evenkeel.results import metrics
@@ -100,8 +104,7 @@ def _measure(name: str, measure: Measure) -> str:
 
 def image(name: str) -> dict[str, str]:
     """Return a figure as two files of SVG, for light and dark pages, by their names."""
-    figure, height = FIGURES[name]
-    light = draw(figure, width=7.2, height=height)
+    light = FIGURES[name]()
     dark = re.sub(r"#[0-9a-f]{6}\b", lambda colour: DARK.get(colour[0], colour[0]), light)
     return {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
 
@@ -319,13 +322,26 @@ def _gains_by_cba(figure: Figure) -> None:
         axes.margins(y=0.25)
 
 
-FIGURES: dict[str, tuple[Callable[[Figure], None], float]] = {
-    "digits": (_accuracy_along_the_stream, 2.7),
-    "keel-fronts": (fronts.draw, 6.0),
-    "reproduction-gains": (_gains_by_cba, 2.2),
-    "tilt-residual": (_what_is_learned_and_asked, 2.5),
-    "tilt-shares": (_shares_of_predictions, 2.5),
-    "tilt-ablation": (_ablation, 2.5),
+def _of_paper(name: str, place: int) -> str:
+    """Return a chart of one of the paper's figures, drawn from our runs."""
+    ledger, figure = Ledger(ROOT / "results" / "slim"), PAPER_FIGURES[name]
+    runs = [run for cell in paper_table(name, net="slim").cells for run in finished_group(cell, ledger).runs]
+    parts = [part for section in figure.show(Scene(runs)).sections for part in section.parts]
+    return [chart for part in parts if isinstance(part, Charts) for chart in part.charts][place].picture.svg
+
+
+def _drawn(onto: Callable[[Figure], None], height: float) -> Callable[[], str]:
+    return lambda: draw(onto, width=7.2, height=height)
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "digits": _drawn(_accuracy_along_the_stream, 2.7),
+    "keel-fronts": _drawn(fronts.draw, 6.0),
+    "reproduction-gains": _drawn(_gains_by_cba, 2.2),
+    "figure3": lambda: _of_paper("figure3", 0),
+    "tilt-residual": _drawn(_what_is_learned_and_asked, 2.5),
+    "tilt-shares": _drawn(_shares_of_predictions, 2.5),
+    "tilt-ablation": _drawn(_ablation, 2.5),
 }
 
 if __name__ == "__main__":
