@@ -39,7 +39,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks import service_figures  # noqa: E402 - only now is it on the path
 from docs import fronts  # noqa: E402
-from docs.fronts import runs_of  # noqa: E402
 
 PAGES = (
     ROOT / "README.md",
@@ -113,7 +112,7 @@ DEMO = {"ER": (PLAIN, "plain replay (ER)"), "ER + CBA": (OURS, "ER with CBA"), "
 
 
 def _accuracy_along_the_stream(figure: Figure) -> None:
-    scene = Scene(runs_of("results/demo"))
+    scene = Scene(fronts.runs_of("results/demo"))
     axes = figure.subplots()
     axes.grid(axis="y")
     for end in scene.boundaries[:-1]:
@@ -154,7 +153,7 @@ def _variant(run: Results) -> str:
 
 def _finished(ledger: str, **chosen: object) -> list[Results]:
     """Return the finished runs of a ledger with this method and capacity of the memory."""
-    runs = runs_of(ledger)
+    runs = fronts.runs_of(ledger)
     settings = [{"method": run.started.config["method"]["name"], "memory": _memory(run)} for run in runs]
     return [
         run
@@ -173,10 +172,6 @@ def _acc(runs: Sequence[Results]) -> Estimate | None:
 
 def _cell(estimate: Estimate | None, form: str = ".1f") -> str:
     return "" if estimate is None else f"{estimate.text(form)} <sub>{estimate.n}</sub>"
-
-
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
 def _levelling(table: str, ledger: str) -> str:
@@ -212,7 +207,9 @@ def _by_variant(
         for variant in VARIANTS
         for each in columns
     }
-    return _rows(head, [[name, *(cell(by[name, each], by["alone", each]) for each in columns)] for name in variants])
+    return fronts.markdown(
+        head, [[name, *(cell(by[name, each], by["alone", each]) for each in columns)] for name in variants]
+    )
 
 
 def _added(runs: Sequence[Results], base: Sequence[Results]) -> Estimate | None:
@@ -231,7 +228,7 @@ def _streams_table(ledger: str) -> str:
         by = {name: [run for run in runs if _stream(run) == stream and _variant(run) == name] for name in shown}
         added = _added(by["CBA with prior"], by["Prior"])
         rows.append([stream, *(_cell(_acc(by[name])) for name in shown), _cell(added, "+.1f")])
-    return _rows(["", *shown, "CBA adds to the prior"], rows)
+    return fronts.markdown(["", *shown, "CBA adds to the prior"], rows)
 
 
 def _stream(run: Results) -> str:
@@ -250,7 +247,7 @@ def _within_table(ledger: str) -> str:
             mine = [run for run in runs if _variant(run) == variant]
             cells = [_cell(Estimate.of([MEASURES[name].of(run) for run in mine])) for name in names]
             rows.append([title if variant == "alone" else f"{title} + CBA", *cells])
-    return _rows(["", *(MEASURES[name].title for name in names)], rows)
+    return fronts.markdown(["", *(MEASURES[name].title for name in names)], rows)
 
 
 def _what_is_learned_and_asked(figure: Figure) -> None:

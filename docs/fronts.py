@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.front import SHOWN, Costs, Point, memory_of, points
-from evenkeel.results.groups import Estimate, Group, in_order, paired
+from evenkeel.results.groups import Group, gain, in_order, paired
 from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.run_files import Results, find_runs
 
@@ -43,7 +43,13 @@ def table(ledger: str, data: str, memory: str) -> str:
         ]
         for group in sorted(rivals, key=lambda each: costs.mean(each.label))
     ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, [":--", *["--:"] * (len(head) - 1)], *rows))
+    return markdown(head, rows)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose first column has names and the others numbers."""
+    sides = [":--", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, sides, *rows))
 
 
 def draw(figure: Figure) -> None:
@@ -117,8 +123,5 @@ def _name(group: Group) -> str:
 
 def _lead(keel: Group | None, group: Group, measure: Measure) -> str:
     """Return by how much the keel is ahead in the runs that both have, paired by seed."""
-    if keel is None or group is keel:
-        return "-"
-    values = [(measure.of(one), measure.of(other)) for one, other in paired(keel, group)]
-    lead = Estimate.of([one - other for one, other in values if one is not None and other is not None])
+    lead = None if keel is None or group is keel else gain(measure, paired(group, keel))
     return lead.text("+.1f") if lead else "-"

@@ -90,7 +90,7 @@ def value_text(value: object) -> str:
 def _differing(own: Settings, others: Sequence[Settings]) -> list[str]:
     """Return the first settings in which `own` differs from the others: so many that they tell it from all of them."""
     differ = [key for key in own if key not in APART and any(other.get(key) != own[key] for other in others)]
-    if DATA in differ:
+    if DATA in differ:  # what has one value for each data set says no more than its name
         data_sets = {other.get(DATA) for other in others}
         differ = [
             key for key in differ if len({(other.get(DATA), str(other.get(key))) for other in others}) > len(data_sets)
