@@ -32,7 +32,7 @@ NAMES = [
 ]
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # with what it must show
     "table demo": (["table", "{results}/demo"], ["ER + CBA", "gain by CBA, paired", "ACC_AUC ↑"]),
-    "table slim": (["table", "{results}/slim"], ["ER + CBA (data cifar10, memory 200)", "DER++ (memory 500)"]),
+    "table slim": (["table", "{results}/slim"], ["ER + CBA (memory 200)", "DER++ (memory 500)"]),
     "table grid": (["table", "{grid}"], NAMES),
     "compare demo": (["compare", "{results}/demo"], ["ER against ER + CBA", "* B is better", "Holm (Wilcoxon)"]),
     "compare grid": (["compare", "{grid}"], ["memory 50, optimizer lr 0.1"]),

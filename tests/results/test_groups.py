@@ -110,6 +110,20 @@ def test_the_best_of_a_table_is_a_method() -> None:
     assert not any(cell.best for row in measures_table([*PLAIN, elsewhere]).rows for cell in row.cells)
 
 
+def test_labels_tell_runs_apart_on_the_same_data_only() -> None:
+    memories = [make_run("ER", memory={"capacity": size}) for size in (20, 50)]
+    elsewhere = [
+        make_run(run.label, seed=run.seed, adaptor=run.label != "ER", data="cifar10") for run in [*PLAIN, *WITH]
+    ]
+    rows = [[cell.value for cell in row.cells[:2]] for row in measures_table([*memories, *elsewhere], ["acc"]).rows]
+    assert [label for where, label in rows if where == "digits, disjoint"] == ["ER (memory 20)", "ER (memory 50)"]
+    assert [label for where, label in rows if where == "cifar10, disjoint"] == [
+        "ER",
+        "ER + CBA",
+        "ER + CBA: gain by CBA, paired",
+    ]
+
+
 def test_scenarios_have_one_name() -> None:
     run = make_run(scenario="blurry", tasks=5)
     own = replace(run, started=replace(run.started, config={**run.started.config, "scenario": None}))

@@ -12,8 +12,14 @@ GAIN = "gain by {adaptor}, paired"
 
 
 def measures_table(runs: Sequence[Results], names: Sequence[str] = HEADLINE) -> ResultTable:
-    """Return means and intervals by group, and the gains by adaptors, paired by seed."""
-    return groups_table(groups(runs), [MEASURES[name] for name in names])
+    """Return means and intervals by group, and the gains by adaptors, paired by seed. Labels need to be distinct only
+    among the runs on the same data and scenario, which have a column of their own.
+    """
+    by_benchmark: dict[str, list[Results]] = {}
+    for run in runs:
+        by_benchmark.setdefault(benchmark(run), []).append(run)
+    grouped = [group for members in by_benchmark.values() for group in groups(members)]
+    return groups_table(grouped, [MEASURES[name] for name in names])
 
 
 def groups_table(
@@ -38,7 +44,7 @@ def groups_table(
         done = len(group.finished)
         label = group.label + (f" ({len(group.runs) - done} unfinished)" if len(group.runs) > done else "")
         rows.append(Row.of(*where, label, *cells, *[done] * count))
-        for common in [paired(one, other, key) for one, other in sides if other.label == group.label]:
+        for common in [paired(one, other, key) for one, other in sides if other is group]:
             change = change_label(group.label, difference.format(adaptor=group.adaptor))
             gains = [Cell(gain(measure, common), signed=True) for measure in measures]
             rows.append(Row.of(*where, change, *gains, *[len(common)] * count, bold=True))
