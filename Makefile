@@ -47,7 +47,7 @@ bench: $(READY)
 
 # Fill the tables and figures of README and docs from the ledgers under results/ and from the code.
 docs: $(READY)
-	$(BIN)/python docs/fill.py
+	$(BIN)/python -m docs.fill
 
 # Build the documentation site in build/site/html: strict, so a broken link fails, and without the network.
 site: $(PUBLISHING)

@@ -1,11 +1,10 @@
 """The documents: their tables equal the ledgers they are made from, and their TOML files can be read as they are."""
 
-import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+from docs import fill
 
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.tune import Search
@@ -13,21 +12,11 @@ from evenkeel.grids.tune import Search
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def fill() -> Any:
-    spec = importlib.util.spec_from_file_location("fill", ROOT / "docs" / "fill.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 LARGE = [pytest.param("tilt", marks=pytest.mark.slow)]  # made from a thousand runs
 
 
 @pytest.mark.parametrize("name", ["README", "experiments", "keel", "measures", "reproduction", "service", *LARGE])
-def test_what_a_page_shows_equals_the_ledgers(name: str, fill: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_page_shows_equals_the_ledgers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (page,) = (each for each in fill.PAGES if each.stem == name)
     text = page.read_text(encoding="utf-8")
@@ -38,7 +27,7 @@ def test_what_a_page_shows_equals_the_ledgers(name: str, fill: Any, monkeypatch:
         assert (fill.IMAGES / file).read_text(encoding="utf-8") == svg, f"{file}: run `make docs`"
 
 
-def test_every_page_and_figure_is_compared_with_the_ledgers(fill: Any) -> None:
+def test_every_page_and_figure_is_compared_with_the_ledgers() -> None:
     assert [page.stem for page in fill.PAGES] == [
         "README",
         "experiments",

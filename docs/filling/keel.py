@@ -1,20 +1,21 @@
-"""What the methods of a ledger reach and cost next to the keel: the tables and the figure of docs/keel.md."""
+"""What methods reach and cost next to the keel: the tables and the figure of docs/keel.md."""
 
-from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
 
+from docs.filling.ledgers import acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evenkeel.config.keel import recipe
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.front import SHOWN, Costs, Point, memory_of, points
-from evenkeel.results.groups import Group, gain, in_order, paired
+from evenkeel.results.groups import Group, gain, paired
 from evenkeel.results.measures import MEASURES, Measure
-from evenkeel.results.run_files import Results, find_runs
+from evenkeel.results.run_files import Results
 
-ROOT = Path(__file__).parents[1]
 KEEL = "keel"  # how runs of the recipe at the cost of plain ER are named; those at more begin with it
 NAMED = (KEEL, f"{KEEL} 3x", "ER", "ER + CBA")  # in the figure, next to what is on a front
 LEADS = 2  # of the measures, those for which leads are shown
@@ -24,6 +25,9 @@ PANELS = (
     ("CIFAR-10, slim network, memory 500", "results/slim", "cifar10", "500"),
     ("CIFAR-100, slim network, memory 5,000", "results/slim", "cifar100", "5000"),
 )
+
+CHOICES = "results/keel-choices"  # the ledger of the searches, tested on held-out samples
+HELD_OUT = {"digits": "digits", "minilm-l6": "CLINC150", "cifar10": "CIFAR-10"}
 
 
 def table(ledger: str, data: str, memory: str) -> str:
@@ -46,10 +50,47 @@ def table(ledger: str, data: str, memory: str) -> str:
     return markdown(head, rows)
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose first column has names and the others numbers."""
-    sides = [":--", *["--:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, sides, *rows))
+def choice(budget: str) -> str:
+    """Return a row per candidate for a budget that was tried on all data sets, the best on average first: its ACC on
+    held-out samples. The recipe of the keel is bold.
+    """
+    by_candidate: dict[str, dict[str, list[Results]]] = {}
+    for run in finished(CHOICES):
+        if _budget(run) == int(budget):
+            by_data = by_candidate.setdefault(_candidate(run.started.config), {})
+            by_data.setdefault(run.started.data["name"], []).append(run)
+    chosen, rows = _candidate(recipe(int(budget))), list[tuple[float, list[str]]]()
+    for candidate, by_data in by_candidate.items():
+        values = [value for data in HELD_OUT if (value := acc(by_data.get(data, [])))]
+        if len(values) == len(HELD_OUT):
+            mean = fmean(value.mean for value in values)
+            cells = [candidate, *map(str, values), f"{mean:.1f}"]
+            rows.append((mean, [f"**{cell}**" for cell in cells] if candidate == chosen else cells))
+    return markdown(["", *HELD_OUT.values(), "mean"], [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+
+
+def _budget(run: Results) -> int:
+    """Return the budget that a run of the search is a candidate for."""
+    config = run.started.config
+    learner = config["learner"]
+    repeats = learner.get("repeats", 1)
+    return 8 if repeats > 3 or learner["replay"] > config["batches"]["size"] else repeats
+
+
+def _candidate(config: Mapping[str, Any]) -> str:
+    """Return what the candidates of one budget differ in; records leave out what is the default."""
+    adaptor, learner = config["adaptor"], config["learner"]
+    tau = adaptor.get("tau", 1.0) if adaptor else None
+    draws = learner.get("replay", 1) // config.get("batches", {}).get("size", 1)
+    parts = [
+        {"er": "ER", "derpp": "DER++"}[config["method"]["name"]],
+        "no prior" if tau is None else f"prior, tau {tau}",
+        f"{learner['repeats']} updates" if learner.get("repeats", 1) > 1 else "",
+        f"draws {draws} times as large" if draws > 1 else "",
+        "distillation" if learner.get("distill") else "",
+        "averaged weights alone" if learner.get("predict_with") == "average" else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def draw(figure: Figure) -> None:
@@ -99,12 +140,6 @@ def _write_names(axes: Axes, named: Sequence[Point]) -> None:
             color=_colour(point),
             va="center",
         )
-
-
-@cache
-def runs_of(ledger: str) -> list[Results]:
-    """Return the runs of a ledger, by its path in the repository."""
-    return in_order([Results.read(path) for path in find_runs([ROOT / ledger])])
 
 
 def _rivals(ledger: str, data: str, memory: str) -> tuple[list[Group], Costs]:

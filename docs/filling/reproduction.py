@@ -1,0 +1,42 @@
+"""Our runs next to the paper's numbers: the figures of docs/reproduction.md."""
+
+from docs.filling.ledgers import OURS, PLAIN, ROOT
+from matplotlib.figure import Figure
+
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.paper import paper_table
+from evenkeel.grids.paper_claims import pairs
+from evenkeel.grids.paper_tables import finished_group
+from evenkeel.report.elements import Charts
+from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
+from evenkeel.report.scene import Scene
+from evenkeel.report.svg import MUTED
+from evenkeel.results.measures import MEASURES
+
+
+def draw_gains(figure: Figure) -> None:
+    """Draw the paired gains of the paper's main table: ours with intervals, or by seed, and the paper's."""
+    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.table == "table1" and pair.ours]
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, measure in zip(panels, ("acc", "fm"), strict=True):
+        mine = [pair for pair in every if pair.measure == measure]
+        axes.grid(axis="x")
+        axes.axvline(0, color=MUTED, linewidth=0.9)
+        for place, pair in enumerate(mine):
+            assert pair.ours is not None
+            values = pair.ours.values or (pair.ours.mean,)
+            axes.errorbar(
+                values, [-place] * len(values), xerr=pair.ours.half, fmt="o", color=OURS, markersize=4.5, elinewidth=1.2
+            )
+            axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
+        axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
+        axes.set_yticks([-place for place in range(len(mine))], [pair.label for pair in mine])
+        axes.margins(y=0.25)
+
+
+def chart_of_paper(name: str, place: int) -> str:
+    """Return a chart of one of the paper's figures, drawn from our runs."""
+    ledger, figure = Ledger(ROOT / "results" / "slim"), PAPER_FIGURES[name]
+    runs = [run for cell in paper_table(name, net="slim").cells for run in finished_group(cell, ledger).runs]
+    parts = [part for section in figure.show(Scene(runs)).sections for part in section.parts]
+    return [chart for part in parts if isinstance(part, Charts) for chart in part.charts][place].picture.svg
