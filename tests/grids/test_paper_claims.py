@@ -1,12 +1,13 @@
 """What the paper claims, and whether our runs show it: from single gains to the sentences of docs/reproduction.md."""
 
+import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper_claims import Pair, conclusions, pairs
+from evenkeel.grids.paper_claims import Pair, beyond_claims, conclusions, pairs
 from evenkeel.results.groups import Estimate
 from evenkeel.results.run_files import Results
 
@@ -57,3 +58,24 @@ def test_gains_are_those_of_the_ledger_and_of_the_paper() -> None:
     assert pair.ours.mean == pytest.approx(fmean(adapted[seed] - plain[seed] for seed in plain))
     assert pair.ours.n == len(plain) == len(adapted)
     assert pair.paper == pytest.approx(48.44 - 43.44)
+
+
+def test_what_the_paper_lacks_is_listed_without_it(tmp_path: Path) -> None:
+    changes = [Pair("table1", "learning_within", "ER", Estimate.of([5.0, 5.1, 4.9]), None)]
+    changes.append(Pair("table1", "learning_within", "DER++", None, None))
+    assert [pair.shown for pair in changes] == [0, 0]  # nothing is claimed
+    head, *items = beyond_claims(changes, Ledger(tmp_path), "slim").splitlines()
+    assert head.startswith("- **Not in the paper: what CBA changes in within-task learning accuracy")
+    assert items == ["  - ER: +5.0 ± 0.2, 3 seeds"]
+
+
+def test_our_runs_without_cba_are_compared_with_the_papers() -> None:
+    head, *items = beyond_claims([], Ledger(SLIM), "slim").splitlines()
+    scores = [
+        run.ended.metrics["acc"] or 0
+        for path in SLIM.glob("cifar10-500-derpp-seed*")
+        if (run := Results.read(path)).ended
+    ]
+    assert f"  - DER++, CIFAR-10, memory 500: {Estimate.of(scores)}, {len(scores)} seeds; the paper 43.4" in items
+    values = [tuple(map(float, found)) for found in re.findall(r": ([\d.]+).*; the paper ([\d.]+)", "\n".join(items))]
+    assert f"in {sum(ours > paper for ours, paper in values)} of {len(items)} cells" in head

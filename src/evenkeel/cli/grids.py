@@ -65,13 +65,14 @@ def reproduce_command(
     from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import paper_table
-    from evenkeel.grids.paper_claims import conclusions, pairs
+    from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
     if what == "claims":
-        print(conclusions(pairs(Ledger(folder), net)))
+        every = pairs(Ledger(folder), net)
+        print(conclusions(every), beyond_claims(every, Ledger(folder), net), sep="\n")
         return
     table = paper_table(
         what,

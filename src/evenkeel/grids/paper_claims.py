@@ -1,21 +1,26 @@
-"""What the paper claims of CBA, and which of it holds in the finished runs of a ledger."""
+"""What the paper claims of CBA, which of it holds in the finished runs of a ledger, and what they show besides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import paper_table, without
+from evenkeel.grids.paper import PaperCell, paper_table, without
 from evenkeel.grids.paper_tables import TITLES, finished_group
 from evenkeel.results.groups import ENOUGH, Estimate, gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES
 
+MAIN = "table1"
 CLAIMS = {  # by table and measure: what a gain of the paper's sign means
-    ("table1", "acc"): "Online, CBA raises the accuracy at the end (ACC)",
-    ("table1", "fm"): "Online, CBA lowers forgetting (FM)",
+    (MAIN, "acc"): "Online, CBA raises the accuracy at the end (ACC)",
+    (MAIN, "fm"): "Online, CBA lowers forgetting (FM)",
     ("table3", "acc"): "On blurry streams, CBA raises ACC",
     ("table3", "fm"): "On blurry streams, CBA lowers FM",
     ("table4", "acc"): "Offline, CBA raises ACC",
     ("table4", "fm"): "Offline, CBA lowers FM",
+}
+UNCLAIMED = {  # by measure: what the paper does not report of its main table
+    "learning_accuracy": "learning accuracy (of a task right after it was learned)",
+    "learning_within": "within-task learning accuracy (only the task's own classes compete)",
 }
 
 
@@ -27,18 +32,19 @@ class Pair:
     measure: str
     label: str  # such as ER, CIFAR-10, memory 500
     ours: Estimate | None  # paired by seed; None: no common seed is finished
-    paper: float
+    paper: float | None  # None: the paper does not report this measure
 
     @property
     def shown(self) -> int:
         """Return 1 if our interval shows a gain of the paper's sign, -1 if the opposite, 0 if neither."""
-        if self.ours is None or self.ours.half is None or abs(self.ours.mean) <= self.ours.half:
+        if self.paper is None or self.ours is None or self.ours.half is None or abs(self.ours.mean) <= self.ours.half:
             return 0
         return 1 if self.ours.mean * self.paper > 0 else -1
 
     def __str__(self) -> str:
         assert self.ours is not None
-        return f"{self.label}: {self.ours.text('+.1f')}, {seeds_text([self.ours.n])}; the paper {self.paper:+.1f}"
+        paper = "" if self.paper is None else f"; the paper {self.paper:+.1f}"
+        return f"{self.label}: {self.ours.text('+.1f')}, {seeds_text([self.ours.n])}{paper}"
 
 
 def pairs(ledger: Ledger, net: str) -> list[Pair]:
@@ -51,10 +57,16 @@ def pairs(ledger: Ledger, net: str) -> list[Pair]:
             if base is None:
                 continue
             common = paired(finished_group(base, ledger), finished_group(cell, ledger))
-            label = f"{base.title}, {TITLES.get(cell.data, cell.data).removeprefix('Split ')}, memory {cell.memory}"
-            for measure, before, after in zip(table.values, base.values, cell.values, strict=True):
-                found.append(Pair(name, measure, label, gain(MEASURES[measure], common), after - before))
+            differences = zip(cell.values, base.values, strict=True)
+            printed = dict(zip(table.values, (after - before for after, before in differences), strict=True))
+            for measure in (*table.values, *(UNCLAIMED if name == MAIN else ())):
+                ours = gain(MEASURES[measure], common)
+                found.append(Pair(name, measure, _label(base), ours, printed.get(measure)))
     return found
+
+
+def _label(cell: PaperCell) -> str:
+    return f"{cell.title}, {TITLES.get(cell.data, cell.data).removeprefix('Split ')}, memory {cell.memory}"
 
 
 def conclusions(every: Sequence[Pair]) -> str:
@@ -76,3 +88,29 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
         f"{len(ran)} of the paper's {len(mine)} pairs were run:"
     )
     yield from (f"  - {pair}" for pair in ran)
+
+
+def beyond_claims(every: Sequence[Pair], ledger: Ledger, net: str) -> str:
+    """Return a list in Markdown: what CBA changes in measures that the paper lacks, and our ACC without CBA."""
+    blocks = {
+        f"Not in the paper: what CBA changes in {about}": [
+            str(pair) for pair in every if pair.measure == measure and pair.ours is not None
+        ]
+        for measure, about in UNCLAIMED.items()
+    } | _baselines(ledger, net)
+    return "\n".join(
+        line
+        for head, items in blocks.items()
+        if items
+        for line in (f"- **{head}:**", *(f"  - {each}" for each in items))
+    )
+
+
+def _baselines(ledger: Ledger, net: str) -> dict[str, list[str]]:
+    """Return how our ACC without CBA compares with the paper's, and the values behind that."""
+    cells = paper_table(MAIN, net=net).cells
+    bases = [base for cell in cells if (base := without(cells, cell)) is not None]
+    known = [(cell, ours) for cell in bases if (ours := finished_group(cell, ledger).estimate(MEASURES["acc"]))]
+    above = sum(ours.mean > cell.values[0] for cell, ours in known)
+    items = [f"{_label(cell)}: {ours}, {seeds_text([ours.n])}; the paper {cell.values[0]:.1f}" for cell, ours in known]
+    return {f"Without CBA, our ACC is above the paper's in {above} of {len(known)} cells": items}
