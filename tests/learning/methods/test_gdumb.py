@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import SGD
 
 import evenkeel as ek
 from evenkeel.learning.methods.gdumb import cut_mix
@@ -19,8 +20,10 @@ from tests.helpers.streams import learner as image_learner
 
 
 def rate_in(epoch: int, lr: float, least: float) -> float:
-    """Return the rate of a pass: a cosine from lr to least over 1, 2, 4, ... passes."""
-    length = 1
+    """Return the rate of a pass: a tenth of lr in the first, then a cosine from lr to least over 1, 2, 4, ... ones."""
+    if epoch == 0:
+        return lr / 10
+    epoch, length = epoch - 1, 1
     while epoch >= length:
         epoch, length = epoch - length, 2 * length
     return least + (lr - least) * (1 + math.cos(math.pi * epoch / length)) / 2
@@ -67,6 +70,19 @@ def test_the_net_that_predicts_is_trained_on_memory_from_scratch(batch: int) -> 
         wanted = expected(learner._inputs.to_network(x))
     torch.testing.assert_close(learner.logits(x), wanted, rtol=1e-9, atol=1e-9)
     assert not torch.allclose(learner.logits(x), smooth_net().eval()(learner._inputs.to_network(x)), atol=1e-3)
+
+
+def test_the_last_pass_is_the_slowest_of_the_longest_fall(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = list[float]()
+
+    def step(_: ek.GDumb, __: ek.Net, optimizer: SGD, *___: object) -> None:
+        rates.append(optimizer.param_groups[0]["lr"])
+
+    monkeypatch.setattr(ek.GDumb, "_step", step)
+    method = ek.GDumb(batch=16)
+    taught(method).predict(points([0], seed=1)[0])
+    assert rates == pytest.approx([rate_in(epoch, method.lr, method.least_lr) for epoch in range(256)])
+    assert min(rates) == rates[-1] < 1.02 * method.least_lr
 
 
 def test_nothing_is_learned_before_it_is_asked() -> None:

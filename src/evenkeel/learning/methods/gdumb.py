@@ -19,17 +19,19 @@ from evenkeel.learning.torch_utils import running_statistics, sent, version
 from evenkeel.learning.types import Draw, View
 
 CLIP = 10.0  # the greatest norm of a gradient, as in the original
+WARM_UP = 0.1  # of the rate, in the first pass
 
 
 class GDumb(Method):
     """GDumb (Prabhu et al. 2020): keep a class-balanced memory; train on it alone, from scratch, only when asked.
 
     Incoming batches are stored and not learned. The first prediction after a change trains a copy of the untrained net
-    on memory: SGD with momentum 0.9, in batches of `batch`, for `epochs` passes, at a rate that falls from `lr` to
-    `least_lr` along a cosine, again and again, each time over twice as many passes. Samples are augmented as in any
-    other method; a batch of images is mixed by CutMix with probability `cutmix`. Only classes in memory compete. The
-    trained net is kept until net or memory change, and is in no checkpoint: training again gives the same bits. With an
-    anytime curve a run trains a net for each of its points, so leave that out (evaluation.every = 0).
+    on memory: SGD with momentum 0.9, in batches of `batch`, for `epochs` passes. The first has a tenth of the rate; in
+    the others it falls from `lr` to `least_lr` along a cosine, again and again, each time over twice as many passes, so
+    that 256 end with a fall. Samples are augmented as in any other method; a batch of images is mixed by CutMix with
+    probability `cutmix`. Only classes in memory compete. The trained net is kept until net or memory change, and is in
+    no checkpoint: training again gives the same bits. With an anytime curve a run trains a net for each of its points,
+    so leave that out (evaluation.every = 0).
     """
 
     memory_policy = "balanced"
@@ -73,10 +75,12 @@ class GDumb(Method):
             trained = [weight for weight in net.parameters() if weight.requires_grad]
             optimizer = SGD(trained, lr=self.lr, momentum=0.9, weight_decay=1e-6)
             schedule = CosineAnnealingWarmRestarts(optimizer, T_0=1, T_mult=2, eta_min=self.least_lr)
-            for _ in range(self.epochs):
+            for epoch in range(self.epochs):
+                optimizer.param_groups[0]["lr"] = schedule.get_last_lr()[0] if epoch else WARM_UP * self.lr
                 for rows in torch.randperm(len(memory), generator=generator).split(self.batch):
                     self._step(net, optimizer, memory.views(rows, generator), classes, generator)
-                schedule.step()
+                if epoch:
+                    schedule.step()
         return net.eval().requires_grad_(False)
 
     def _step(self, net: Net, optimizer: SGD, draw: Draw, classes: Tensor, generator: torch.Generator) -> None:

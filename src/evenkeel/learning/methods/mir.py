@@ -21,7 +21,7 @@ class MIR(ER):
     Of `candidates` samples drawn from memory, those are replayed whose cross-entropy would rise most if the net took a
     step of plain gradient descent on the incoming batch alone, at the optimizer's rate. That costs a forward and a
     backward of the batch and two forwards of the candidates; the running statistics of batch norm do not move. The loss
-    is that of ER.
+    is that of ER. With no more candidates than the learner replays (`replay`) nothing is left to choose: it is ER.
     """
 
     def __init__(self, *, candidates: int = 50, joint_forward: bool = False) -> None:
