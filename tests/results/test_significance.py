@@ -187,7 +187,7 @@ def test_groups_with_the_same_label_are_compared() -> None:
     assert [row[0] for row in values(sheet)[::2]] == ["ER", "ER + CBA", "DER++", "DER++ + CBA"]
     assert [row.cells[1] for row in sheet.rows[:2]] == [Cell("acc", "ACC ↑"), Cell("fm", "FM ↓")]
     assert sheet.title.startswith("A: old, B: new;")
-    assert sheet.notes[-2:] == ["Only in A: MIR.", "Only in B: GDumb."]
+    assert sheet.notes[-2:] == ["Only in A: 'MIR'.", "Only in B: 'GDumb'."]
     assert "2^(1-n)" in sheet.notes[1]
 
 
@@ -199,9 +199,11 @@ def test_one_group_against_one_whatever_their_labels() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    with pytest.raises(RunError, match=r"no method is on both sides. 'x' has ER, DER\+\+; 'y' has MIR\. Give"):
+    with pytest.raises(RunError, match=r"no method is on both sides. 'x' has 'ER', 'DER\+\+'; 'y' has 'MIR'\. Give"):
         side_by_side([make_run("ER"), make_run("DER++")], [make_run("MIR")], ["acc"], called=("x", "y"))
-    with pytest.raises(RunError, match=r"no two of these differ only in the adaptor: ER, DER\+\+\. Give two folders"):
+    with pytest.raises(
+        RunError, match=r"no two of these differ only in the adaptor: 'ER', 'DER\+\+'\. Give two folders"
+    ):
         by_adaptor([make_run("ER"), make_run("DER++")], ["acc"])
 
 
@@ -229,14 +231,27 @@ def test_without_and_with_other_adaptors() -> None:
 
 
 def test_all_methods_against_one() -> None:
-    sheet = against("DER++", make_runs(3), ["acc"])
+    (sheet,) = against("DER++", make_runs(3), ["acc"])
     assert [row[0] for row in values(sheet)] == [f"{name} against DER++" for name in ("ER", "ER + CBA", "DER++ + CBA")]
     er, derpp = ([run for run in make_runs(3) if run.label == label] for label in ("ER", "DER++"))
     assert values(sheet)[0][2:7] == values(side_by_side(er, derpp, ["acc"]))[0][2:7]
-    with pytest.raises(RunError, match=r"no method 'DERPP' among ER, .*\. Did you mean 'DER\+\+'"):
+    with pytest.raises(RunError, match=r"no method 'DERPP' among 'ER', .*\. Did you mean 'DER\+\+'"):
         against("DERPP", make_runs(3), ["acc"])
     with pytest.raises(RunError, match="ER is the only method"):
         against("ER", [make_run("ER")], ["acc"])
+
+
+def test_methods_are_compared_with_one_that_has_the_same_data_and_memory() -> None:
+    small, large = (
+        [make_run(name, seed=seed, memory={"capacity": size}) for name in ("ER", "DER++") for seed in range(3)]
+        for size in (20, 50)
+    )
+    elsewhere = [make_run("ER", seed=seed, data="cifar10") for seed in range(3)]
+    one, other = against("DER++", [*small, *elsewhere, *large], ["acc"])
+    assert one.title.startswith("digits, disjoint, memory 20. A: ")
+    assert other.title.startswith("digits, disjoint, memory 50. A: ")
+    for table, runs in ((one, small), (other, large)):
+        assert values(table) == values(against("DER++", runs, ["acc"])[0])  # corrected for its own tests only
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +282,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["er"], "no two of these differ only in the adaptor: ER"),
+        (["er"], "no two of these differ only in the adaptor: 'ER'"),
         (["er", "nowhere"], "There is no run in 'nowhere'"),
         (["er", "--measures", "ac"], "measures='ac' is not one of .*Did you mean 'acc'"),
         (["er", "er", "--format", "tex"], "format='tex' is not one of"),

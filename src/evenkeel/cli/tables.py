@@ -61,12 +61,12 @@ def compare_command(
     if method is not None and second is not None:
         raise SettingsError("--against compares the methods of one folder, but two folders were given.")
     if method is not None:
-        table = against(method, read_runs([first]), names)
+        tables = against(method, read_runs([first]), names)
     elif second is None:
-        table = by_adaptor(read_runs([first]), names)
+        tables = [by_adaptor(read_runs([first]), names)]
     else:
-        table = side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))
-    show([table], format, path)
+        tables = [side_by_side(read_runs([first]), read_runs([second]), names, called=(str(first), str(second)))]
+    show(tables, format, path)
 
 
 def _checked(measures: str | None, format: str) -> list[str]:

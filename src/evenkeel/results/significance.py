@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from evenkeel.errors import RunError, nearest
-from evenkeel.results.groups import Estimate, Group, gain, groups, paired, pairs
+from evenkeel.results.groups import Estimate, Group, benchmark, gain, groups, paired, pairs
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -143,14 +143,14 @@ def side_by_side(
         sides = [(first[0], second[0])]
     if not sides:
         raise RunError(
-            f"Nothing to compare: no method is on both sides. {called[0]!r} has {_listed(first)}; "
-            f"{called[1]!r} has {_listed(second)}. Give folders with one method each to compare two methods."
+            f"Nothing to compare: no method is on both sides. {called[0]!r} has {_listed(_labels(first))}; "
+            f"{called[1]!r} has {_listed(_labels(second))}. Give folders with one method each to compare two methods."
         )
     matched = {id(group) for pair in sides for group in pair}
     notes = []
     for name, side in zip("AB", (first, second), strict=True):
         if alone := [group for group in side if id(group) not in matched]:
-            notes.append(f"Only in {name}: {_listed(alone)}.")
+            notes.append(f"Only in {name}: {_listed(_labels(alone))}.")
     return _table(sides, names, called, notes)
 
 
@@ -160,29 +160,40 @@ def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
     sides = pairs(candidates)
     if not sides:
         raise RunError(
-            f"Nothing to compare: no two of these differ only in the adaptor: {_listed(candidates)}. "
+            f"Nothing to compare: no two of these differ only in the adaptor: {_listed(_labels(candidates))}. "
             "Give two folders to compare the runs of one with those of the other."
         )
     adaptors = " or ".join(dict.fromkeys(with_.adaptor for _, with_ in sides))
     return _table(sides, names, (f"without {adaptors}", f"with {adaptors}"), [])
 
 
-def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
-    """Compare each other method to the one with this label."""
-    members = groups(runs)
-    one = next((group for group in members if group.label == label), None)
-    if one is None:
-        raise RunError(
-            f"There is no method {label!r} among {_listed(members)}.{nearest(label, [each.label for each in members])}"
-        )
-    sides = [(other, one) for other in members if other is not one]
-    if not sides:
+def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[ResultTable]:
+    """Compare each other method to the one with this label: a table per data set, scenario and memory that have it."""
+    by_place: dict[str, list[Results]] = {}
+    for run in runs:
+        by_place.setdefault(f"{benchmark(run)}, memory {run.started.config['memory']['capacity']}", []).append(run)
+    members = {place: groups(each) for place, each in by_place.items()}
+    ones = {place: [group for group in each if group.label == label] for place, each in members.items()}
+    if not any(ones.values()):
+        labels = list(dict.fromkeys(group.label for each in members.values() for group in each))
+        raise RunError(f"There is no method {label!r} among {_listed(labels)}.{nearest(label, labels)}")
+    tables = []
+    for place, one in ones.items():
+        sides = [(other, group) for group in one for other in members[place] if other is not group]
+        if sides:
+            table = _table(sides, names, ("the other method", label), [])
+            tables.append(replace(table, title=f"{place}. {table.title}") if len(members) > 1 else table)
+    if not tables:
         raise RunError(f"Nothing to compare: {label} is the only method.")
-    return _table(sides, names, ("the other method", label), [])
+    return tables
 
 
-def _listed(members: Sequence[Group]) -> str:
-    return ", ".join(group.label for group in members)
+def _labels(members: Sequence[Group]) -> list[str]:
+    return [group.label for group in members]
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return ", ".join(map(repr, labels))
 
 
 def _table(
