@@ -12,6 +12,7 @@ from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.ledger_export import write_runs
 from evenkeel.grids.schedule import Grid
+from evenkeel.results.front import learning_seconds
 from evenkeel.results.measures import MEASURES
 
 LEDGER = Path(__file__).parents[2] / "results" / "demo"
@@ -33,6 +34,7 @@ def test_each_finished_run_is_a_row_with_measures_settings_and_versions(tmp_path
         assert row["config.adaptor.name"] == (run.started.config["adaptor"] or {}).get("name")
         assert row["version.torch"] == run.started.versions["torch"]
         assert row["seconds"] == sum(session.seconds for session in run.sessions) > 0
+        assert row["learning_cpu"] == learning_seconds(run, by_clock=False) > 0
 
 
 def test_csv_has_the_same_rows_and_columns(tmp_path: Path) -> None:

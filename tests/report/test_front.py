@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from evenkeel.cli import app
 from evenkeel.errors import RunError
+from evenkeel.report.elements import shown
 from evenkeel.report.front import front
 from evenkeel.report.page import write_front
 from evenkeel.report.scene import Scene
@@ -39,7 +40,12 @@ def test_a_figure_has_a_mark_for_each_method_and_the_front_as_a_line() -> None:
     assert values["at"] == pytest.approx([1.0, 1.5, 2.0, 4.0])
     assert [line["name"] for line in values["lines"]] == ["er", "icarl", "derpp", "mir"]
     assert [sum(value is not None for value in line["mean"]) for line in values["lines"]] == [1, 1, 1, 1]
-    assert len(table.rows) == 4  # type: ignore[union-attr]
+    assert [shown(row.cells[1]) for row in table.rows] == [  # type: ignore[union-attr]
+        "1.00 ± 0.00",
+        "1.50 ± 0.00",
+        "2.00 ± 0.00",
+        "4.00 ± 0.00",
+    ]
 
 
 def test_two_methods_make_no_front(tmp_path: Path) -> None:

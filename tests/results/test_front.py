@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evenkeel.results.formats import text_of
 from evenkeel.results.front import Costs, front_table, learning_seconds, points
 from evenkeel.results.groups import Group, groups
 from evenkeel.results.measures import MEASURES
@@ -65,6 +66,23 @@ def test_the_unit_of_cost_is_plain_er() -> None:
     assert not costs.by_clock
 
 
+def test_of_several_kinds_of_plain_er_the_unit_has_the_same_net_and_batches_and_replays_least() -> None:
+    slim, full = {"name": "resnet18", "width": 20}, {"name": "resnet18", "width": 64}
+    small, large = {"replay": 10}, {"replay": 40}
+    tens, twenties = {"size": 10}, {"size": 20}
+    runs = [
+        *timed("er", 10.0, net=slim, learner=small, batches=tens),
+        *timed("er", 30.0, net=slim, learner=large, batches=tens),
+        *timed("er", 60.0, net=full, learner=small, batches=tens),
+        *timed("er", 5.0, net=slim, learner=small, batches=twenties),
+        *timed("derpp", 20.0, net=slim, learner=large, batches=tens),
+        *timed("mir", 90.0, net=full, learner=small, batches=tens),
+        *timed("icarl", 30.0, net=full, learner=small, batches={"size": 32}),  # no ER has such batches
+    ]
+    costs = [cost.mean for cost in Costs.measured(groups(runs)).of.values()]
+    assert costs == pytest.approx([1.0, 3.0, 1.0, 1.0, 2.0, 1.5, 0.5])
+
+
 def test_without_plain_er_costs_are_in_seconds() -> None:
     costs = Costs.measured(groups([*timed("derpp", 18.0), *timed("er", 36.0, adaptor=True)]))
     assert costs.unit == "seconds"
@@ -120,6 +138,6 @@ def test_the_table_has_a_row_per_method_with_a_star_on_the_front() -> None:
     table = front_table(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=4), *timed("clser", 30.0, skill=-4)]))
     assert table.columns == ["", "cost, ER = 1", "ACC ↑", "average incremental accuracy ↑", "ACC_AUC ↑", "seeds"]
     assert [row.cells[0].value for row in table.rows] == ["er", "derpp", "clser"]
-    assert [row.cells[1].text for row in table.rows] == ["1.00 ± 0.00", "2.00 ± 0.00", "3.00 ± 0.00"]
+    assert [text_of(row.cells[1]) for row in table.rows] == ["1.00 ± 0.00", "2.00 ± 0.00", "3.00 ± 0.00"]
     assert [row.cells[2].text.endswith("*") for row in table.rows] == [True, True, False]
     assert [row.cells[5].value for row in table.rows] == [3, 3, 3]

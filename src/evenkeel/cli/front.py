@@ -24,10 +24,12 @@ def front_command(
     from evenkeel.report.scene import scenes
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.front import front_table
+    from evenkeel.results.groups import benchmark
 
     one_of("format", format, FORMATS)
     runs = read_runs(folders)
-    tables = [front_table(scene.groups) for scene in scenes(runs) if scene.finished]
+    shown = [scene for scene in scenes(runs) if scene.finished]
+    tables = [front_table(scene.groups, on=benchmark(scene.first) if len(shown) > 1 else "") for scene in shown]
     if not tables:
         raise RunError("There is no front to show: none of these runs is finished.")
     show(tables, format, path)

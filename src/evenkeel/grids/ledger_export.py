@@ -8,6 +8,7 @@ from typing import Any
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.files import write_whole
 from evenkeel.grids.ledger import Ledger
+from evenkeel.results.front import cpu_known, learning_seconds
 from evenkeel.results.labels import flat
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
@@ -46,6 +47,7 @@ def _row(key: str, run: Results) -> dict[str, Any]:
         "threads": run.started.threads,
         "seconds": sum(session.seconds for session in run.sessions),
         "evaluating": sum(session.evaluating for session in run.sessions),
+        "learning_cpu": learning_seconds(run, by_clock=False) if cpu_known(run) else None,
         "peak_bytes": max((session.peak_bytes or 0 for session in run.sessions), default=0) or None,
     }
 

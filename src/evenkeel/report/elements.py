@@ -107,7 +107,7 @@ def shown(cell: Cell) -> str:
     if isinstance(cell.value, str):
         return unbroken(text_of(cell).strip())
     if isinstance(cell.value, Estimate):
-        return number(cell.value, signed=cell.signed)
+        return number(cell.value, signed=cell.signed, digits=cell.digits)
     return ABSENT if cell.value is None else minus(text_of(cell))
 
 
@@ -120,9 +120,9 @@ def minus(text: str) -> str:
     return text.replace("-", "\u2212")
 
 
-def number(estimate: Estimate, *, signed: bool = False) -> str:
-    """Return mean and half interval (or values) to one decimal, with the number of runs if some have no value."""
-    mean = estimate.mean if abs(estimate.mean) >= 0.05 else 0.0  # no "-0.0"
-    digits = ",.0f" if abs(mean) >= 1000 else ".1f"
-    text = minus(replace(estimate, mean=mean).text(("+" if signed and mean else "") + digits))
+def number(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
+    """Return mean and half interval (or values), rounded, with the number of runs if some have no value."""
+    mean = estimate.mean if abs(estimate.mean) >= 0.5 * 10**-digits else 0.0  # no "-0.0"
+    form = ",.0f" if abs(mean) >= 1000 else f".{digits}f"
+    text = minus(replace(estimate, mean=mean).text(("+" if signed and mean else "") + form))
     return f"{text} (n = {estimate.n})" if estimate.missing else text

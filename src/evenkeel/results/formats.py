@@ -43,10 +43,10 @@ def text_of(cell: Cell) -> str:
     """Return a cell as people read it: rounded, on one line."""
     if cell.text or cell.value is None:
         return _line(cell.text or "-")
-    digits = "+.1f" if cell.signed else ".1f"
+    form = f"{'+' * cell.signed}.{cell.digits}f"
     if isinstance(cell.value, Estimate):
-        return cell.value.text(digits)
-    return f"{cell.value:{digits}}" if isinstance(cell.value, float) else _line(str(cell.value))
+        return cell.value.text(form)
+    return f"{cell.value:{form}}" if isinstance(cell.value, float) else _line(str(cell.value))
 
 
 def _line(text: str) -> str:

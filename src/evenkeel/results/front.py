@@ -1,9 +1,10 @@
 """Accuracy against cost: what each method reaches, what it costs, and which are not beaten in both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
+from typing import Any
 
 from evenkeel.results.groups import Estimate, Group, seeds_text
 from evenkeel.results.measures import MEASURES, Measure
@@ -32,6 +33,8 @@ class Point:
 class Costs:
     """The mean cost of the finished runs of each group: in units of plain ER, or in seconds if there is no such group.
 
+    Of several kinds of plain ER, the unit of a group is the one with its net and batch size (or else its net, or any),
+    whatever the memory holds, that replays least.
     A cost is the time to learn the stream once, without tests, in CPU seconds; runs that did not record them have no
     cost. Where not even plain ER did, it is seconds of a clock, which count other programs too.
     """
@@ -43,16 +46,16 @@ class Costs:
     @classmethod
     def measured(cls, grouped: Sequence[Group]) -> "Costs":
         timed = {group.label: [run for run in group.finished if run.sessions] for group in grouped}
-        units = [group.label for group in grouped if _is_unit(group) and timed[group.label]]
-        by_clock = not any(_cpu_known(run) for label in units or timed for run in timed[label])
+        units = [group for group in grouped if _is_unit(group) and timed[group.label]]
+        by_clock = not any(cpu_known(run) for group in units or grouped for run in timed[group.label])
         seconds = {
-            label: [learning_seconds(run, by_clock=by_clock) for run in runs if by_clock or _cpu_known(run)]
+            label: [learning_seconds(run, by_clock=by_clock) for run in runs if by_clock or cpu_known(run)]
             for label, runs in timed.items()
         }
-        unit = [value for label in units for value in seconds[label]]
-        scale = fmean(unit) if unit else 1.0
-        costs = {label: Estimate.of([each / scale for each in values]) for label, values in seconds.items()}
-        heading = "cost, ER = 1" if unit else "seconds"
+        units = [group for group in units if seconds[group.label]]
+        scales = {group.label: fmean(_unit_of(group, units, seconds)) for group in grouped}
+        costs = {label: Estimate.of([each / scales[label] for each in values]) for label, values in seconds.items()}
+        heading = "cost, ER = 1" if units else "seconds"
         return cls({label: cost for label, cost in costs.items() if cost}, heading, by_clock)
 
     def mean(self, label: str) -> float:
@@ -60,7 +63,7 @@ class Costs:
         return self.of[label].mean if label in self.of else inf
 
 
-def _cpu_known(run: Results) -> bool:
+def cpu_known(run: Results) -> bool:
     return all(session.learning_cpu is not None for session in run.sessions)
 
 
@@ -78,6 +81,28 @@ def _is_unit(group: Group) -> bool:
     learner = config.get("learner", {})
     plain = learner.get("repeats", 1) == 1 and learner.get("average") is None
     return config["method"]["name"].lower() == UNIT and not group.adaptor and plain
+
+
+def _unit_of(group: Group, units: Sequence[Group], seconds: Mapping[str, Sequence[float]]) -> list[float]:
+    """Return the seconds of the runs that are the unit of a group; 1 if there are none."""
+    if not units:
+        return [1.0]
+    same_net = [unit for unit in units if _net(unit) == _net(group)] or units
+    same = [unit for unit in same_net if _batch_size(unit) == _batch_size(group)] or same_net
+    least = min(map(_replay, same))
+    return [value for unit in same if _replay(unit) == least for value in seconds[unit.label]]
+
+
+def _net(group: Group) -> Any:
+    return group.runs[0].started.config.get("net")
+
+
+def _batch_size(group: Group) -> Any:
+    return group.runs[0].started.config.get("batches", {}).get("size")
+
+
+def _replay(group: Group) -> int:
+    return int(group.runs[0].started.config.get("learner", {}).get("replay", 0))
 
 
 def memory_of(group: Group) -> str:
@@ -108,8 +133,8 @@ def _beaten(one: tuple[float, float], others: Sequence[tuple[float, float]]) -> 
     return any(cost <= one[0] and value >= one[1] and (cost, value) != one for cost, value in others)
 
 
-def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN) -> ResultTable:
-    """Return a row per group: its cost, and each measure with a star where it is on the front."""
+def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN, *, on: str = "") -> ResultTable:
+    """Return a row per group: its cost, and each measure with a star where it is on the front. on: names the data."""
     costs = Costs.measured(grouped)
     by_measure = {name: {each.group.label: each for each in points(grouped, MEASURES[name], costs)} for name in names}
     shown = [name for name in names if by_measure[name]]
@@ -118,9 +143,9 @@ def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN) -> Resul
         cells = [_cell(group, MEASURES[name], by_measure[name].get(group.label)) for name in shown]
         if any(cell.value is not None for cell in cells):
             cost = costs.of.get(group.label)
-            rows.append(Row.of(group.label, Cell(cost, cost.text(".2f") if cost else ""), *cells, len(group.finished)))
+            rows.append(Row.of(group.label, Cell(cost, digits=2), *cells, len(group.finished)))
     headings = [MEASURES[name].heading for name in shown]
-    return ResultTable(_title(grouped), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
+    return ResultTable(_title(grouped, on), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
 
 
 def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
@@ -131,10 +156,13 @@ def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
     return Cell(value, f"{value}{' *' if on_front else '  '}" if value else "", best=on_front)
 
 
-def _title(grouped: Sequence[Group]) -> str:
+def _title(grouped: Sequence[Group], on: str) -> str:
     seeds = [len(group.finished) for group in grouped if group.finished]
     counted = f", {seeds_text(seeds, to='-')}" if seeds else ""
-    return f"In percent{counted}; * or bold: on the front, no other with its memory is better without costing more"
+    return (
+        f"{f'{on}: in' if on else 'In'} percent{counted}; * or bold: on the front, no other with its memory and a "
+        "known cost is better without costing more"
+    )
 
 
 def _note(costs: Costs) -> str:

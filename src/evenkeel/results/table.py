@@ -12,6 +12,7 @@ class Cell:
     value: Value  # CSV has the value itself, with every digit
     text: str = ""  # what people see instead
     signed: bool = False  # a difference: people see its sign
+    digits: int = 1  # that people see after the point
     best: bool = False  # among the groups of the table; reports show it in bold
 
 
