@@ -110,6 +110,13 @@ def test_the_best_of_a_table_is_a_method() -> None:
     assert not any(cell.best for row in measures_table([*PLAIN, elsewhere]).rows for cell in row.cells)
 
 
+def test_a_gain_names_what_it_was_added_to_where_the_names_of_the_runs_do_not() -> None:
+    averaged = [make_run("ER, averaged", seed=seed, method={"name": "er"}) for seed in range(3)]
+    keel = [make_run("keel", seed=seed, adaptor="prior", method={"name": "er"}) for seed in range(3)]
+    labels = [row.cells[0].value for row in measures_table([*averaged, *keel], ["acc"]).rows]
+    assert labels == ["ER, averaged", "keel", "keel: gain by Prior over ER, averaged, paired"]
+
+
 def test_labels_tell_runs_apart_on_the_same_data_only() -> None:
     memories = [make_run("ER", memory={"capacity": size}) for size in (20, 50)]
     elsewhere = [

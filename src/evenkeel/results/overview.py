@@ -44,12 +44,19 @@ def groups_table(
         done = len(group.finished)
         label = group.label + (f" ({len(group.runs) - done} unfinished)" if len(group.runs) > done else "")
         rows.append(Row.of(*where, label, *cells, *[done] * count))
-        for common in [paired(one, other, key) for one, other in sides if other is group]:
-            change = change_label(group.label, difference.format(adaptor=group.adaptor))
+        for one in [one for one, other in sides if other is group]:
+            common = paired(one, group, key)
+            change = change_label(group.label, difference.format(adaptor=_added(one, group)))
             gains = [Cell(gain(measure, common), signed=True) for measure in measures]
             rows.append(Row.of(*where, change, *gains, *[len(common)] * count, bold=True))
     columns = ["on"] * several + ["", *(measure.heading for measure in measures)] + ["seeds"] * count
     return ResultTable(title or _title(grouped), columns, rows)
+
+
+def _added(one: Group, other: Group) -> str:
+    """Return the adaptor of the second group, and what it was added to if the group's name does not say that."""
+    alone = one.runs[0].label
+    return other.adaptor if other.runs[0].label.startswith(f"{alone} + ") else f"{other.adaptor} over {alone}"
 
 
 def _estimates(grouped: Sequence[Group], measure: Measure, *, ranked: bool) -> list[Cell]:
