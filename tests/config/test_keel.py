@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import evenkeel as ek
@@ -58,6 +59,17 @@ def test_the_function_and_a_config_make_the_same_learner(budget: float) -> None:
 def test_a_budget_below_the_cheapest_recipe_is_refused(budget: Any) -> None:
     with pytest.raises(SettingsError, match=r"must be a number of at least 1: .* recipes for 1"):
         ek.keel(ek.mlp(features=4, classes=2), budget=budget)
+
+
+@pytest.mark.parametrize("budget", [np.int64(3), np.float32(3)])
+def test_a_budget_may_be_a_number_of_numpy(budget: Any) -> None:
+    assert recipe(budget) == recipe(3)
+
+
+def test_a_preset_that_does_not_exist_is_refused_by_its_whole_name() -> None:
+    with pytest.raises(SettingsError, match=r"no preset 'keel/digits-7x'.*: data: digits, .*; variant: 3x") as refused:
+        load_config("keel/digits-7x")
+    assert "setting" not in str(refused.value)  # the keel has none
 
 
 def test_a_budget_between_two_recipes_is_not_exceeded() -> None:

@@ -144,7 +144,7 @@ def test_extends_takes_a_list() -> None:
     for wrong in ([], ["digits", 5], 5):
         with pytest.raises(SettingsError, match="is not the name of a config, or a list of such names"):
             load_config({"extends": wrong})
-    with pytest.raises(SettingsError, match=r"no preset 'cbb'.*setting: blurry"):
+    with pytest.raises(SettingsError, match=r"no preset 'with/cbb'.*setting: blurry"):
         load_config({"extends": ["digits", "with/cbb"]})
 
 
@@ -199,7 +199,7 @@ def test_files_extend_files_and_presets(tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match=sentence):
             load_config(tmp_path / f"{name}.toml")
     with pytest.raises(
-        SettingsError, match=r"no preset 'cifar10-er-cb'.* variant: cba, .* Did you mean 'paper/cifar10-er-cba'"
+        SettingsError, match=r"no preset 'paper/cifar10-er-cb'.* variant: cba, .* Did you mean 'paper/cifar10-er-cba'"
     ):
         load_config("paper/cifar10-er-cb")
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evenkeel.grids.paper import PaperTable
     from evenkeel.grids.schedule import Grid
 
+CLAIMS = "claims"  # what `reproduce` takes besides the tables and figures
 
 TimeBudget = Annotated[
     str | None,
@@ -64,13 +65,14 @@ def reproduce_command(
     """
     from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
-    from evenkeel.grids.paper import paper_table
+    from evenkeel.grids.paper import paper_table, published
     from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
-    if what == "claims":
+    one_of("what", what, [*published(), CLAIMS])
+    if what == CLAIMS:
         every = pairs(Ledger(folder), net)
         print(conclusions(every), beyond_claims(every, Ledger(folder), net), sep="\n")
         return

@@ -123,7 +123,7 @@ def _presets(text: str) -> "list[ResultTable]":
     own = [Row.of(name, about) for name, about in presets().items()]
     tables = [ResultTable("Presets: evenkeel run NAME", ["preset", "description"], own)]
     for each in FAMILIES:
-        pattern = f"{each}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:])
+        pattern = f"{each}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:] if family(each)[kind])
         title = f"Presets by composition: evenkeel run {pattern}"
         parts = [(kind, name, part) for kind in KINDS for name, part in family(each)[kind].items()]
         rows = [Row.of(kind, name, part.get("about", part.get("title", "").strip(", "))) for kind, name, part in parts]

@@ -13,6 +13,7 @@ from evenkeel.errors import SettingsError, nearest
 PRESETS = Path(str(files("evenkeel.config"))) / "presets"
 FAMILIES = ("paper", "keel")  # presets/<family>.toml
 KINDS = ("data", "setting", "method", "variant")  # in the order of a name; each but the first may be left out
+PARTS_ALONE = "with"  # with/cba: parts of a family, to change another config
 NOTES = ("about", "title", "extends", "with", "base")  # what a part says besides settings
 
 
@@ -34,10 +35,11 @@ def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, An
     kinds = KINDS[1:] if alone else KINDS
     parts = _parts(family(family_name), name, kinds)
     if parts is None or (not alone and parts[0][0] not in family(family_name)["data"]):
-        there = "; ".join(f"{kind}: {', '.join(family(family_name)[kind])}" for kind in kinds)
+        there = "; ".join(f"{kind}: {', '.join(some)}" for kind in kinds if (some := family(family_name)[kind]))
+        whole = f"{PARTS_ALONE if alone else family_name}/{name}"
         raise SettingsError(
-            f"There is no preset {name!r}. Its name is made of these, in this order, with - between them: {there}."
-            f"{nearest(f'{family_name}/{name}', names(family_name))}"
+            f"There is no preset {whole!r}. Its name is made of these, in this order, with - between them: {there}."
+            f"{nearest(whole, names(family_name))}"
         )
     tables = {} if alone else merged(_base(parts[0][1]), family(family_name)["all"])
     for place, (key, part) in enumerate(parts):

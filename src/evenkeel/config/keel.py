@@ -1,6 +1,7 @@
 """The keel: the recipe that this library recommends, for a network of your own. Its presets have the same recipe."""
 
 from collections.abc import Hashable, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ def recipe(budget: float) -> dict[str, Any]:
     """Return the tables of the most expensive recipe within a budget; raise SettingsError if there is none."""
     parts = family("keel")
     dearer = {float(name.removesuffix("x")): part for name, part in parts["variant"].items()}
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget >= 1:
+    if isinstance(budget, bool) or not isinstance(budget, Real) or not budget >= 1:
         raise SettingsError(
             f"budget={budget!r} must be a number of at least 1: the cost of learning in units of plain ER. There are "
             f"recipes for {', '.join(f'{each:g}' for each in (1.0, *sorted(dearer)))}."

@@ -12,11 +12,10 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from evenkeel.config.composition import FAMILIES, PRESETS, compose, merged, names, nested
+from evenkeel.config.composition import FAMILIES, PARTS_ALONE, PRESETS, compose, merged, names, nested
 from evenkeel.config.parts import ConfigError, first_of_each, sentence
 from evenkeel.errors import SettingsError, nearest
 
-PARTS_ALONE = "with"  # with/cba: parts of a family, to change another config
 Model = TypeVar("Model", bound=BaseModel)
 
 
