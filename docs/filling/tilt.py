@@ -114,8 +114,8 @@ def draw_residual(figure: Figure) -> None:
     axes.grid(axis="y")
     looks = (("asked", PLAIN, "what balance asks for"), ("learned", OURS, "what g has learned"))
     for name, colour, label in looks:
-        by_place = [[value for value in column if value is not None] for column in zip(*values[name], strict=True)]
-        known = [(x, fmean(column)) for x, column in zip(values["places"], by_place, strict=True) if len(column) > 2]
+        by_place = zip(values["places"], zip(*values[name], strict=True), strict=True)
+        known = [(x, fmean(column)) for x, column in by_place if None not in column]  # else it would jump
         for run in values[name]:
             axes.plot(values["places"], [nan if value is None else value for value in run], color=colour, alpha=0.25)
         axes.plot(*zip(*known, strict=True), color=colour, label=label)
