@@ -38,6 +38,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/run_cost.py
 	$(BIN)/python benchmarks/grid_speed.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python -m benchmarks.keel_cost --write
 	$(BIN)/python benchmarks/service_load.py --write
 	$(BIN)/python -m benchmarks.service_overload --write
 	$(BIN)/python -m benchmarks.service_ratio --write
@@ -63,8 +64,8 @@ clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The constraints pin torch to the version with a small CPU build; without them pip would fetch CUDA. Most modules of the
-# packages are never imported, so --no-compile saves the time to compile them.
-$(INSTALLED): pyproject.toml constraints.txt
+# packages are never imported, so --no-compile saves the time to compile them. The version is in __init__.py.
+$(INSTALLED): pyproject.toml constraints.txt src/evenkeel/__init__.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable .
 	touch $@
