@@ -39,6 +39,7 @@ PLACES: dict[str, Callable[..., str]] = {
     r"\$ evenkeel (.+?)": _output,
     r"the keel in (\S+): (\S+), memory (\d+)": keel.table,
     r"the choice at (\d+)x": keel.choice,
+    r"what presets cost": keel.costs,
     r"(variants|gains|streams|within) of (\S+)": tilt.table,
     r"the settings of the learner": reference.settings_of_the_learner,
     r"the measures": reference.measures,

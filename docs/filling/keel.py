@@ -1,10 +1,11 @@
 """What methods reach and cost next to the keel: the tables and the figure of docs/keel.md."""
 
+import json
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, quantiles
 from typing import Any
 
-from docs.filling.ledgers import acc, finished, markdown, runs_of
+from docs.filling.ledgers import ROOT, acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -48,6 +49,18 @@ def table(ledger: str, data: str, memory: str) -> str:
         for group in sorted(rivals, key=lambda each: costs.mean(each.label))
     ]
     return markdown(head, rows)
+
+
+def costs() -> str:
+    """Return what presets cost in units of ER, taking turns: the medians and quartiles over rounds."""
+    file = ROOT / "benchmarks" / "keel_cost.json"
+    if not file.exists():
+        return "*Not measured yet.*"
+    rows = []
+    for name, ratios in json.loads(file.read_text(encoding="utf-8")).items():
+        low, middle, high = quantiles(ratios, n=4)
+        rows.append([name, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"])
+    return markdown(["", "cost, ER = 1", "quartiles of the rounds"], rows)
 
 
 def choice(budget: str) -> str:
