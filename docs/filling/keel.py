@@ -9,7 +9,7 @@ from docs.filling.ledgers import ROOT, acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evenkeel.config.keel import recipe
+from evenkeel.experiment.config import load_config
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.front import SHOWN, Costs, Point, memory_of, points
@@ -64,21 +64,22 @@ def costs() -> str:
 
 
 def choice(budget: str) -> str:
-    """Return a row per candidate for a budget that was tried on all data sets, the best on average first: its ACC on
-    held-out samples. The recipe of the keel is bold.
+    """Return a row per candidate for a budget: its ACC on held-out samples of each data set that it was tried on. The
+    best on average come first, those that were not tried everywhere last; the recipe of the keel is bold.
     """
     by_candidate: dict[str, dict[str, list[Results]]] = {}
     for run in finished(CHOICES):
         if _budget(run) == int(budget):
             by_data = by_candidate.setdefault(_candidate(run.started.config), {})
             by_data.setdefault(run.started.data["name"], []).append(run)
-    chosen, rows = _candidate(recipe(int(budget))), list[tuple[float, list[str]]]()
+    preset = "keel/digits" if budget == "1" else f"keel/digits-{budget}x"
+    chosen, rows = _candidate(load_config(preset).model_dump()), list[tuple[float, list[str]]]()
     for candidate, by_data in by_candidate.items():
-        values = [value for data in HELD_OUT if (value := acc(by_data.get(data, [])))]
-        if len(values) == len(HELD_OUT):
-            mean = fmean(value.mean for value in values)
-            cells = [candidate, *map(str, values), f"{mean:.1f}"]
-            rows.append((mean, [f"**{cell}**" for cell in cells] if candidate == chosen else cells))
+        values = [acc(by_data.get(data, [])) for data in HELD_OUT]
+        known = [value.mean for value in values if value]
+        mean = fmean(known) if len(known) == len(HELD_OUT) else 0.0
+        cells = [candidate, *(str(value or "-") for value in values), f"{mean:.1f}" if mean else "-"]
+        rows.append((mean, [f"**{cell}**" for cell in cells] if candidate == chosen else cells))
     return markdown(["", *HELD_OUT.values(), "mean"], [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
 
 
@@ -94,13 +95,15 @@ def _candidate(config: Mapping[str, Any]) -> str:
     """Return what the candidates of one budget differ in; records leave out what is the default."""
     adaptor, learner = config["adaptor"], config["learner"]
     tau = adaptor.get("tau", 1.0) if adaptor else None
-    draws = learner.get("replay", 1) // config.get("batches", {}).get("size", 1)
+    draws, repeats = learner["replay"] // config["batches"]["size"], learner.get("repeats", 1)
+    augment = config.get("augment")  # of colour images
     parts = [
         {"er": "ER", "derpp": "DER++"}[config["method"]["name"]],
         "no prior" if tau is None else f"prior, tau {tau}",
-        f"{learner['repeats']} updates" if learner.get("repeats", 1) > 1 else "",
+        f"{repeats} updates" if repeats > 1 else "",
         f"draws {draws} times as large" if draws > 1 else "",
         "distillation" if learner.get("distill") else "",
+        "no RandAugment" if "rand-augment" not in str(augment) and repeats > 1 and augment else "",
         "averaged weights alone" if learner.get("predict_with") == "average" else "",
     ]
     return ", ".join(filter(None, parts))
