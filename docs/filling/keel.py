@@ -19,6 +19,7 @@ from evenkeel.results.run_files import Results
 
 KEEL = "keel"  # how runs of the recipe at the cost of plain ER are named; those at more begin with it
 NAMED = (KEEL, f"{KEEL} 3x", "ER", "ER + CBA")  # in the figure, next to what is on a front
+SHORT = {"ER + Prior, tau 1, averaged": "ER, tau 1", "DER++ + Prior, tau 1, averaged": "DER++, tau 1"}  # in the figure
 LEADS = 2  # of the measures, those for which leads are shown
 PANELS = (
     ("digits, memory 20", "results/keel-digits", "digits", "20"),
@@ -141,6 +142,7 @@ def _write_names(axes: Axes, named: Sequence[Point]) -> None:
     taken: list[tuple[float, float, float]] = []  # from, to, height
     for point in sorted(named, key=lambda each: -each.value.mean):
         name = _name(point.group)
+        name = SHORT.get(name, name)
         place = axes.transData.transform((point.cost.mean, point.value.mean)) * 72 / axes.figure.dpi
         begin, height, down = place[0] + 5, place[1], -5.0  # not on the line of the front
         end = begin + letter * len(name)
