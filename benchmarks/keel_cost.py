@@ -69,6 +69,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"keep the result in {FILE.name}, for docs/keel.md")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error("--rounds must be at least 2, for quartiles")
     torch.manual_seed(0)
     made = learners()
     rounds = [

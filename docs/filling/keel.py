@@ -105,7 +105,7 @@ def _candidate(config: Mapping[str, Any]) -> str:
         f"draws {draws} times as large" if draws > 1 else "",
         "distillation" if learner.get("distill") else "",
         "no RandAugment" if "rand-augment" not in str(augment) and repeats > 1 and augment else "",
-        "averaged weights alone" if learner.get("predict_with") == "average" else "",
+        "predicts with the average only" if learner.get("predict_with") == "average" else "",
     ]
     return ", ".join(filter(None, parts))
 

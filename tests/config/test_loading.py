@@ -144,7 +144,7 @@ def test_extends_takes_a_list() -> None:
     for wrong in ([], ["digits", 5], 5):
         with pytest.raises(SettingsError, match="is not the name of a config, or a list of such names"):
             load_config({"extends": wrong})
-    with pytest.raises(SettingsError, match=r"no preset 'with/cbb'.*setting: blurry"):
+    with pytest.raises(SettingsError, match=r"no preset 'with/cbb'.*setting: blurry.* Did you mean 'with/cba'"):
         load_config({"extends": ["digits", "with/cbb"]})
 
 

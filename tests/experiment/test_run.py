@@ -110,6 +110,10 @@ def test_evaluation_changes_nothing(measured: str) -> None:
     assert watched.tested == not_watched.tested
 
 
+def test_the_version_of_the_code_is_recorded() -> None:
+    assert results(config()).started.versions["evenkeel"] == ek.__version__
+
+
 def test_the_last_short_batch_can_be_dropped() -> None:
     kept, dropped = (results(config(f"batches.drop_last={drop}", "batches.size=7")) for drop in ("false", "true"))
     assert [step.samples for step in kept.steps] == [7, 7, 7, 3] * 2

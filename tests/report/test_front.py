@@ -48,6 +48,17 @@ def test_a_figure_has_a_mark_for_each_method_and_the_front_as_a_line() -> None:
     ]
 
 
+def test_tables_of_several_data_sets_say_which_is_which(tmp_path: Path) -> None:
+    timed(tmp_path / "digits")
+    for name in COSTS:
+        make_run(name, data="cifar10", folder=tmp_path / "cifar10" / name)
+    for arguments in ([], ["--format", "csv"]):
+        done = CliRunner().invoke(app, ["front", str(tmp_path), *arguments])
+        assert done.exit_code == 0, done.output
+        assert "cifar10, disjoint" in done.output
+        assert "digits, disjoint" in done.output
+
+
 def test_two_methods_make_no_front(tmp_path: Path) -> None:
     assert front(Scene(timed(methods=2))) is None
     with pytest.raises(RunError, match="fewer than three methods"):

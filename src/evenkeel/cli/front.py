@@ -25,13 +25,17 @@ def front_command(
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.front import front_table
     from evenkeel.results.groups import benchmark
+    from evenkeel.results.labels import numbered
 
     one_of("format", format, FORMATS)
     runs = read_runs(folders)
     shown = [scene for scene in scenes(runs) if scene.finished]
-    tables = [front_table(scene.groups, on=benchmark(scene.first) if len(shown) > 1 else "") for scene in shown]
-    if not tables:
+    if not shown:
         raise RunError("There is no front to show: none of these runs is finished.")
+    tables = [front_table(scene.groups) for scene in shown]
+    if len(tables) > 1:
+        places = numbered([benchmark(scene.first) for scene in shown])
+        tables = [table.on(place) for table, place in zip(tables, places, strict=True)]
     show(tables, format, path)
     if page is not None:
         with notes.status("Drawing"):

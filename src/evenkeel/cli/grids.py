@@ -74,7 +74,7 @@ def reproduce_command(
     one_of("what", what, [*published(), CLAIMS])
     if what == CLAIMS:
         every = pairs(Ledger(folder), net)
-        print(conclusions(every), beyond_claims(every, Ledger(folder), net), sep="\n")
+        print("\n".join(filter(None, [conclusions(every), beyond_claims(every, Ledger(folder), net)])))
         return
     table = paper_table(
         what,

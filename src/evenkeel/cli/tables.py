@@ -45,7 +45,11 @@ def compare_command(
     ] = None,
     *,
     method: Annotated[
-        str | None, typer.Option("--against", help="Compare all other methods in DIR_A with this one, such as keel.")
+        str | None,
+        typer.Option(
+            "--against",
+            help="Compare all other methods in DIR_A with this one, such as keel, at equal data and memory.",
+        ),
     ] = None,
     measures: Measures = None,
     format: Format = "text",

@@ -39,7 +39,7 @@ def compose(family_name: str, name: str, *, alone: bool = False) -> dict[str, An
         whole = f"{PARTS_ALONE if alone else family_name}/{name}"
         raise SettingsError(
             f"There is no preset {whole!r}. Its name is made of these, in this order, with - between them: {there}."
-            f"{nearest(whole, names(family_name))}"
+            f"{nearest(whole, _alone(family_name) if alone else names(family_name))}"
         )
     tables = {} if alone else merged(_base(parts[0][1]), family(family_name)["all"])
     for place, (key, part) in enumerate(parts):
@@ -63,6 +63,11 @@ def names(family_name: str) -> Iterator[str]:
     kinds = [["", *family(family_name)[kind]] for kind in KINDS]
     for parts in product(kinds[0][1:], *kinds[1:]):
         yield f"{family_name}/{'-'.join(part for part in parts if part)}"
+
+
+def _alone(family_name: str) -> Iterator[str]:
+    """Return the names of single parts, to change another config with."""
+    return (f"{PARTS_ALONE}/{part}" for kind in KINDS[1:] for part in family(family_name)[kind])
 
 
 def _parts(parts: Mapping[str, Any], name: str, kinds: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]] | None:

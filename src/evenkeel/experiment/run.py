@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from evenkeel import __version__
 from evenkeel.config.build import method_of
 from evenkeel.config.own import naming_the_line, versions_of
 from evenkeel.config.schema import PLACES
@@ -130,7 +130,7 @@ def _started(setup: Setup, learner: Learner) -> Started:
 
 def _versions() -> dict[str, str]:
     return {
-        "evenkeel": version("evenkeel"),
+        "evenkeel": __version__,  # not that of the installation, which may be older
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -64,7 +64,8 @@ class Costs:
 
 
 def cpu_known(run: Results) -> bool:
-    return all(session.learning_cpu is not None for session in run.sessions)
+    """Return whether all of a run's CPU time was recorded."""
+    return bool(run.sessions) and all(session.learning_cpu is not None for session in run.sessions)
 
 
 def learning_seconds(run: Results, *, by_clock: bool) -> float:
@@ -133,8 +134,8 @@ def _beaten(one: tuple[float, float], others: Sequence[tuple[float, float]]) -> 
     return any(cost <= one[0] and value >= one[1] and (cost, value) != one for cost, value in others)
 
 
-def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN, *, on: str = "") -> ResultTable:
-    """Return a row per group: its cost, and each measure with a star where it is on the front. on: names the data."""
+def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN) -> ResultTable:
+    """Return a row per group: its cost, and each measure with a star where it is on the front."""
     costs = Costs.measured(grouped)
     by_measure = {name: {each.group.label: each for each in points(grouped, MEASURES[name], costs)} for name in names}
     shown = [name for name in names if by_measure[name]]
@@ -145,7 +146,7 @@ def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN, *, on: s
             cost = costs.of.get(group.label)
             rows.append(Row.of(group.label, Cell(cost, digits=2), *cells, len(group.finished)))
     headings = [MEASURES[name].heading for name in shown]
-    return ResultTable(_title(grouped, on), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
+    return ResultTable(_title(grouped), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
 
 
 def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
@@ -156,12 +157,12 @@ def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
     return Cell(value, f"{value}{' *' if on_front else '  '}" if value else "", best=on_front)
 
 
-def _title(grouped: Sequence[Group], on: str) -> str:
+def _title(grouped: Sequence[Group]) -> str:
     seeds = [len(group.finished) for group in grouped if group.finished]
     counted = f", {seeds_text(seeds, to='-')}" if seeds else ""
     return (
-        f"{f'{on}: in' if on else 'In'} percent{counted}; * or bold: on the front, no other with its memory and a "
-        "known cost is better without costing more"
+        f"In percent{counted}; * or bold: on the front, no other with its memory and a known cost is better without "
+        "costing more"
     )
 
 

@@ -182,9 +182,9 @@ def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[R
         sides = [(other, group) for group in one for other in members[place] if other is not group]
         if sides:
             table = _table(sides, names, ("the other method", label), [])
-            tables.append(replace(table, title=f"{place}. {table.title}") if len(members) > 1 else table)
+            tables.append(table.on(place) if len(members) > 1 else table)
     if not tables:
-        raise RunError(f"Nothing to compare: {label} is the only method.")
+        raise RunError(f"Nothing to compare: {label} is the only method with its data and memory.")
     return tables
 
 

@@ -1,6 +1,6 @@
 """The content of a table of results, independent of the format it is shown in."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evenkeel.results.groups import Estimate
 
@@ -42,6 +42,11 @@ class ResultTable:
     def in_words(self) -> list[bool]:
         """Return for each column whether it contains words."""
         return [any(isinstance(row.cells[k].value, str) for row in self.rows) for k in range(len(self.columns))]
+
+    def on(self, place: str) -> "ResultTable":
+        """Return the table with a first column that says what its numbers are on, to tell it from others like it."""
+        rows = [replace(row, cells=[Cell(place), *row.cells]) for row in self.rows]
+        return replace(self, columns=["on", *self.columns], rows=rows)
 
     def transposed(self, corner: str) -> "ResultTable":
         """Return the table with rows as columns; `corner` heads the new first column. Notes of rows are dropped."""
