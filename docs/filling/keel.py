@@ -9,6 +9,7 @@ from docs.filling.ledgers import ROOT, acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evenkeel.config.composition import names
 from evenkeel.experiment.config import load_config
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
@@ -74,7 +75,8 @@ def choice(budget: str) -> str:
             by_data = by_candidate.setdefault(_candidate(run.started.config), {})
             by_data.setdefault(run.started.data["name"], []).append(run)
     preset = "keel/digits" if budget == "1" else f"keel/digits-{budget}x"
-    chosen, rows = _candidate(load_config(preset).model_dump()), list[tuple[float, list[str]]]()
+    chosen = _candidate(load_config(preset).model_dump()) if preset in names("keel") else None
+    rows = list[tuple[float, list[str]]]()
     for candidate, by_data in by_candidate.items():
         values = [acc(by_data.get(data, [])) for data in HELD_OUT]
         known = [value.mean for value in values if value]

@@ -85,4 +85,4 @@ def test_how_it_was_chosen_and_compared_can_be_repeated(path: Path) -> None:
         assert scenario is not None
         assert search.file.tasks < scenario["tasks"]  # never on a whole stream
     else:
-        assert {config.name for config in read_grid(path)} & {"keel", "keel 3x"}
+        assert {config.name for config in read_grid(path)} & {"keel", "keel 3x", "keel 8x"}
