@@ -1,6 +1,6 @@
 """Measure what the recipes of the keel, and the methods next to it, cost to learn in units of plain ER.
 
-Run: python -m benchmarks.keel_cost --write      (some five minutes; the other programs of the machine matter little)
+Run: python -m benchmarks.keel_cost --write      (some seven minutes)
 
 A ledger has the cost of whole runs, but runs of different days are from machines of different speed. Here all presets
 take turns in one process of one thread: each learns the same few batches of random images, in CIFAR-10's shape, with
