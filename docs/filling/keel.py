@@ -9,7 +9,6 @@ from docs.filling.ledgers import ROOT, acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evenkeel.config.composition import names
 from evenkeel.experiment.config import load_config
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
@@ -19,7 +18,7 @@ from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.run_files import Results
 
 KEEL = "keel"  # how runs of the recipe at the cost of plain ER are named; those at more begin with it
-NAMED = (KEEL, f"{KEEL} 3x", "ER", "ER + CBA")  # in the figure, next to what is on a front
+NAMED = ("ER", "ER + CBA")  # in the figure, next to the keels and what is on a front
 SHORT = {"ER + Prior, tau 1, averaged": "ER, tau 1", "DER++ + Prior, tau 1, averaged": "DER++, tau 1"}  # in the figure
 LEADS = 2  # of the measures, those for which leads are shown
 PANELS = (
@@ -75,8 +74,7 @@ def choice(budget: str) -> str:
             by_data = by_candidate.setdefault(_candidate(run.started.config), {})
             by_data.setdefault(run.started.data["name"], []).append(run)
     preset = "keel/digits" if budget == "1" else f"keel/digits-{budget}x"
-    chosen = _candidate(load_config(preset).model_dump()) if preset in names("keel") else None
-    rows = list[tuple[float, list[str]]]()
+    chosen, rows = _candidate(load_config(preset).model_dump()), list[tuple[float, list[str]]]()
     for candidate, by_data in by_candidate.items():
         values = [acc(by_data.get(data, [])) for data in HELD_OUT]
         known = [value.mean for value in values if value]
@@ -120,7 +118,7 @@ def draw(figure: Figure) -> None:
         front = [(point.cost.mean, point.value.mean) for point in known if point.on_front]
         axes.grid()
         axes.step(*zip(*front, strict=True), where="post", color=MUTED, linewidth=1.0)
-        named = [point for point in known if point.on_front or _name(point.group) in NAMED]
+        named = [point for point in known if point.on_front or _is_keel(point) or _name(point.group) in NAMED]
         for point in known:
             at, colour = (point.cost.mean, point.value.mean), _colour(point) if point in named else MUTED
             axes.plot(*at, "o", color=colour, markersize=4 if point in named else 2.5)
@@ -135,7 +133,11 @@ def draw(figure: Figure) -> None:
 
 
 def _colour(point: Point) -> str:
-    return PALETTE[0] if _name(point.group).startswith(KEEL) else PALETTE[1]
+    return PALETTE[0] if _is_keel(point) else PALETTE[1]
+
+
+def _is_keel(point: Point) -> bool:
+    return _name(point.group).startswith(KEEL)
 
 
 def _write_names(axes: Axes, named: Sequence[Point]) -> None:
