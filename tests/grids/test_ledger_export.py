@@ -1,7 +1,6 @@
 """A ledger as one table: every finished run is a row that other tools can read."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet
@@ -13,9 +12,8 @@ from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.ledger_export import write_runs
 from evenkeel.grids.schedule import Grid
-from evenkeel.results.front import cpu_known, learning_seconds
+from evenkeel.results.front import learning_seconds
 from evenkeel.results.measures import MEASURES
-from tests.helpers.runs import make_run
 
 LEDGER = Path(__file__).parents[2] / "results" / "demo"
 SMALL = ["limits.train=5", "limits.test=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
@@ -37,12 +35,6 @@ def test_each_finished_run_is_a_row_with_measures_settings_and_versions(tmp_path
         assert row["version.torch"] == run.started.versions["torch"]
         assert row["seconds"] == sum(session.seconds for session in run.sessions) > 0
         assert row["learning_cpu"] == learning_seconds(run, by_clock=False) > 0
-
-
-def test_a_cost_that_was_not_recorded_is_none() -> None:
-    assert not cpu_known(replace(make_run(), sessions=[]))
-    assert not cpu_known(make_run())  # its session has no CPU time
-    assert all(map(cpu_known, Ledger(LEDGER).results([Ledger(LEDGER).entries()[0].key])))
 
 
 def test_csv_has_the_same_rows_and_columns(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenkeel.results.formats import text_of
-from evenkeel.results.front import Costs, front_table, learning_seconds, points
+from evenkeel.results.front import Costs, cpu_known, front_table, learning_seconds, points
 from evenkeel.results.groups import Group, groups
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
@@ -94,6 +94,14 @@ def test_costs_are_those_of_runs_that_recorded_cpu_time() -> None:
     costs = Costs.measured(groups(runs))
     assert not costs.by_clock
     assert {label: (cost.mean, cost.n) for label, cost in costs.of.items()} == {"er": (1.0, 3), "derpp": (3.0, 3)}
+
+
+def test_cpu_time_is_known_if_every_session_recorded_it() -> None:
+    (run,) = timed("er", 10.0, seeds=1)
+    (session,) = run.sessions
+    assert cpu_known(run)
+    assert not cpu_known(replace(run, sessions=[session, replace(session, learning_cpu=None)]))
+    assert not cpu_known(replace(run, sessions=[]))
 
 
 def test_a_method_without_a_cost_is_shown_last_and_never_on_the_front() -> None:
