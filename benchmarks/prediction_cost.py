@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+
 from benchmarks.service_load import PATIENCE, Connection, bounded, busy, request, requests, served, status_of
 
 ROUNDS, REQUESTS = 10, 200

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from benchmarks.service_load import (
     BATCH,
     PATIENCE,

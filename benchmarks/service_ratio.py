@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from benchmarks import service_load
 from benchmarks.service_load import BATCH, CLASSES, FEATURES, bounded, requests, served, warm_up
 from benchmarks.service_overload import phase
-
 from evenkeel.config.keel import recipe
 from evenkeel.service.config import load_service
 from evenkeel.service.opening import fresh

@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Callable
 from contextlib import redirect_stdout
 
+from matplotlib.figure import Figure
+
 from benchmarks import service_figures
 from docs.filling import keel, readme, reference, reproduction, tilt
 from docs.filling.ledgers import OURS, PLAIN, ROOT
-from matplotlib.figure import Figure
-
 from evenkeel.cli import app
 from evenkeel.report.svg import GRID, INK, MUTED, draw
 

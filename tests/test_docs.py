@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from docs import fill
 
+from docs import fill
 from evenkeel.grids.grid_file import read_grid
 from evenkeel.grids.tune import Search
 

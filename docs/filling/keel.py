@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from statistics import fmean, quantiles
+from statistics import fmean
 from typing import Any
 
-from docs.filling.ledgers import ROOT, acc, finished, markdown, runs_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks import keel_cost
+from docs.filling.ledgers import acc, finished, markdown, runs_of
 from evenkeel.experiment.config import load_config
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
@@ -54,14 +55,8 @@ def table(ledger: str, data: str, memory: str) -> str:
 
 def costs() -> str:
     """Return what presets cost in units of ER, taking turns: the medians and quartiles over rounds."""
-    file = ROOT / "benchmarks" / "keel_cost.json"
-    if not file.exists():
-        return "*Not measured yet.*"
-    rows = []
-    for name, ratios in json.loads(file.read_text(encoding="utf-8")).items():
-        low, middle, high = quantiles(ratios, n=4)
-        rows.append([name, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"])
-    return markdown(["", "cost, ER = 1", "quartiles of the rounds"], rows)
+    ratios = json.loads(keel_cost.FILE.read_text(encoding="utf-8"))
+    return markdown(keel_cost.COLUMNS, keel_cost.rows(ratios))
 
 
 def choice(budget: str) -> str:

@@ -1,8 +1,8 @@
 """Accuracy along a stream of digits: the figure of README.md."""
 
-from docs.filling.ledgers import OURS, PLAIN, runs_of
 from matplotlib.figure import Figure
 
+from docs.filling.ledgers import OURS, PLAIN, runs_of
 from evenkeel.report.scene import Scene, series
 from evenkeel.report.svg import GRID, MUTED, PALETTE
 

@@ -1,8 +1,8 @@
 """Our runs next to the paper's numbers: the figures of docs/reproduction.md."""
 
-from docs.filling.ledgers import OURS, PLAIN, ROOT
 from matplotlib.figure import Figure
 
+from docs.filling.ledgers import OURS, PLAIN, ROOT
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import paper_table
 from evenkeel.grids.paper_claims import pairs

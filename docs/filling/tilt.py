@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from math import nan
 from statistics import fmean
 
-from docs.filling.ledgers import OURS, PLAIN, ROOT, acc, finished, markdown, memory
 from matplotlib.figure import Figure
 
+from docs.filling.ledgers import OURS, PLAIN, ROOT, acc, finished, markdown, memory
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.groups import ENOUGH, Estimate
 from evenkeel.results.measures import MEASURES
