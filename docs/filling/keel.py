@@ -91,15 +91,18 @@ def _candidate(config: Mapping[str, Any]) -> str:
     """Return what the candidates of one budget differ in; records leave out what is the default."""
     adaptor, learner = config["adaptor"], config["learner"]
     tau = adaptor.get("tau", 1.0) if adaptor else None
-    draws, repeats = learner["replay"] // config["batches"]["size"], learner.get("repeats", 1)
-    augment = config.get("augment")  # of colour images
+    size, repeats = config["batches"]["size"], learner.get("repeats", 1)
+    draws = learner["replay"] / size
+    augment = str(config.get("augment") or "")  # of colour images
     parts = [
         {"er": "ER", "derpp": "DER++"}[config["method"]["name"]],
         "no prior" if tau is None else f"prior, tau {tau}",
         f"{repeats} updates" if repeats > 1 else "",
-        f"draws {draws} times as large" if draws > 1 else "",
+        f"batches of {size}" if augment and size != 32 else "",  # with the CIFARs all others have 32
+        f"draws {draws:g} times as large" if draws > 1 else "",
         "distillation" if learner.get("distill") else "",
-        "no RandAugment" if "rand-augment" not in str(augment) and repeats > 1 and augment else "",
+        "resized crops and colour jitter" if "resized-crop" in augment else "",
+        "no RandAugment" if "rand-augment" not in augment and repeats > 1 and augment else "",
         "predicts with the average only" if learner.get("predict_with") == "average" else "",
     ]
     return ", ".join(filter(None, parts))
