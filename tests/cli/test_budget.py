@@ -8,6 +8,8 @@ from evenkeel.grids.ledger import Ledger
 from tests.helpers.commands import call
 from tests.helpers.grids import GRID
 
+SLIM = Path(__file__).parents[2] / "results" / "slim"
+
 
 def test_a_grid_does_what_fits_into_its_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.toml").write_text(GRID.replace("train = 40", "train = 5").replace("seeds = 2", "seeds = 1"))
@@ -15,9 +17,10 @@ def test_a_grid_does_what_fits_into_its_budget(tmp_path: Path, capsys: pytest.Ca
     code, listed, err = call(capsys, *grid, "--list", "--budget", "0.001s")
     assert code == 0, err
     assert listed.count("beyond the budget") == 4
+    assert "4 runs, 0 finished. None of the others fits into 0.001s." in listed
     code, _, err = call(capsys, *grid, "--budget", "0.001s")
     assert code == 0, err
-    assert "4 of 4 runs did not fit into 0.001s" in err
+    assert "4 of 4 runs did not fit into 0.001s. The shortest would take about 0:00:0" in err
     assert Ledger(tmp_path / "ledger").runs() == []
     code, _, err = call(capsys, *grid, "--budget", "5h")
     assert code == 0, err
@@ -29,3 +32,45 @@ def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert code != 0
     assert "such as 3h" in err
     assert not (tmp_path / "ledger").exists()
+
+
+def test_a_budget_alone_is_for_the_whole_paper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _, err = call(capsys, "reproduce", "--out", str(tmp_path / "ledger"))
+    assert code != 0
+    assert "Say what to reproduce: table1, table2" in err
+    assert "give only a --budget" in err
+    for name in ("EVENKEEL_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    options = ("--seeds", "1", "--methods", "er", "--data-set", "cifar10", "--out", str(tmp_path / "ledger"))
+    code, listed, err = call(capsys, "reproduce", "--list", *options)
+    assert code == 0, err
+    assert "evaluation every 5" in listed  # of figures, which have curves
+    assert "scenario blurry" in listed  # of Table 3
+    code, _, err = call(capsys, "reproduce", "--budget", "1h", *options)
+    assert code != 0
+    assert "The data set cifar10 is not in" in err
+    assert "None of the runs has its data here." in err
+
+
+def test_what_does_not_apply_is_refused_not_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slim = ("--net", "slim", "--out", str(SLIM))
+    for options, expected in [
+        (("claims", *slim, "--methods", "er", "--format", "csv"), "--methods and --format cannot be given"),
+        (("figure3", *slim, "--show", "--format", "csv"), "--format cannot be given"),
+        (("table1", *slim, "--show", "--budget", "foo"), "--show runs nothing: --budget cannot be given"),
+        (("claims", "--out", str(SLIM)), "net full; with --net slim there is"),
+        (("claims", "--net", "slim", "--out", str(tmp_path)), "no method of the paper is finished"),
+    ]:
+        code, out, err = call(capsys, "reproduce", *options)
+        assert (code, out) == (1, ""), options
+        assert expected in err
+
+
+def test_claims_are_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slim = ("reproduce", "claims", "--net", "slim", "--out", str(SLIM))
+    _, printed, _ = call(capsys, *slim)
+    code, _, err = call(capsys, *slim, "-o", str(tmp_path / "claims.md"))
+    assert code == 0, err
+    assert (tmp_path / "claims.md").read_text(encoding="utf-8") == printed

@@ -83,6 +83,39 @@ def test_a_pair_begins_only_if_both_can_end_in_time(seconds: float, at_once: int
     assert len(plan.planned(plan.in_order(table))) == runs
 
 
+def variants(*rates: float) -> dict[str, ek.Config]:
+    """Return ER, and ER with CBA at these rates."""
+    with_cba = [config("er", 0, "cba").model_copy(update={"adaptor": {"name": "cba", "lr": rate}}) for rate in rates]
+    return {run_key(each): each for each in (config("er", 0), *with_cba)}
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(9.9, 0), (10, 2), (15.9, 2), (16, 3), (1e9, 5)])
+def test_of_many_variants_begin_as_many_as_fit_next_to_the_plain_run(seconds: float, runs: int) -> None:
+    table = variants(0.1, 0.2, 0.3, 0.4)
+    plan, _ = budget(seconds)
+    keys = plan.in_order(table)
+    assert keys == list(table)
+    assert plan.planned(keys) == keys[:runs]
+    assert [plan.begins(key) for key in keys[:2]] == [runs > 0, runs > 0]
+
+
+def test_pairs_come_before_single_runs_of_the_same_seed() -> None:
+    single = [config("er_ace", seed) for seed in (0, 1)]
+    runs = {run_key(each): each for each in single} | by_seeds("derpp")
+    assert names(budget(1e9)[0].in_order(runs), runs) == [
+        *("derpp 0", "derpp-cba 0", "er_ace 0"),
+        *("derpp 1", "derpp-cba 1", "er_ace 1"),
+    ]
+
+
+def test_runs_may_be_compared_with_others_than_those_without_an_adaptor() -> None:
+    runs = {run_key(each): each for each in (config("derpp", 0), config("er", 0), config("er_ace", 0))}
+    derpp, er, er_ace = runs
+    plan, _ = budget(1e9)
+    plan.bases = {derpp: er_ace, er_ace: "a run of another grid"}
+    assert plan.in_order(runs) == [er_ace, derpp, er]
+
+
 def test_what_is_done_of_a_run_needs_no_time() -> None:
     runs = by_seeds("er", seeds=1)
     plain, cba = runs
@@ -117,6 +150,22 @@ def test_a_grid_begins_only_what_fits_and_leaves_the_rest(tmp_path: Path) -> Non
     again = Grid(ledger, runs.values(), Execution(workers=0, save_every=0)).finish()
     assert not again.left
     assert len(again.finished) == 8
+
+
+def test_a_run_that_did_not_fit_is_tried_again_when_another_has_ended(tmp_path: Path) -> None:
+    class Hesitant(Budget):
+        asked = 0
+
+        def begins(self, key: str) -> bool:
+            """Refuse the second run that asks, as if the pace were slow by then."""
+            self.asked += 1
+            return self.asked != 2 and super().begins(key)
+
+    runs = {run_key(each): each for each in (config("er_ace", seed) for seed in range(3))}
+    plan = Hesitant(1e6, cost, lambda _: 0.0, clock=Clock())
+    grid = Grid(Ledger(tmp_path), runs.values(), Execution(workers=0, save_every=0), plan).finish()
+    assert names(grid.finished, runs) == ["er_ace 0", "er_ace 2", "er_ace 1"]
+    assert not grid.left
 
 
 def test_active_runs_stop_when_the_budget_is_over_and_resume_later(tmp_path: Path) -> None:

@@ -124,3 +124,22 @@ def test_a_part_of_a_table() -> None:
 def test_unknown_values_are_reported(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         paper_table(**({"name": "table1"} | settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"), [("table1", 24), ("table3", 8), ("table4", 8), ("table5", 12), ("figure1", 1), ("figure4", 1)]
+)
+def test_every_run_with_cba_has_a_base_of_the_same_seed_and_a_figure_compares_with_its_first(
+    name: str, pairs: int
+) -> None:
+    table = paper_table(name, seeds=2)
+    configs = {run_key(config): config for config in table.configs()}
+    bases = {configs[key].name: configs[base].name for key, base in table.bases().items()}
+    assert len(table.bases()) == 2 * pairs
+    assert all(configs[key].seed == configs[base].seed for key, base in table.bases().items())
+    assert all(plain.partition(" + ")[0] == cba.partition(" + ")[0].partition(",")[0] for cba, plain in bases.items())
+    assert not any("CBA" in plain for plain in bases.values())
+
+
+def test_a_value_that_is_named_twice_counts_once() -> None:
+    assert len(paper_table("table1", memory=[500, 500], methods=["er"], seeds=1).cells) == 2

@@ -1,7 +1,7 @@
 """What commands with many runs share: progress bars, lists of runs, reports of failures."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import typer
@@ -19,11 +19,17 @@ from evenkeel.results.labels import flat, labels
 from evenkeel.results.table import ResultTable, Row
 
 
-def do(grid: Grid, budget: str | None = None) -> None:
-    """Do the runs that are not finished yet, with progress bars; with a budget of time, those that fit into it."""
+def do(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = None) -> None:
+    """Do the runs that are not finished yet, with progress bars; with a budget of time, those that fit into it.
+
+    bases: by run, the one it is compared with, for the budget.
+    """
     limit = None if budget is None else seconds_of(budget)
-    seconds = _seconds(grid, must=grid.launcher.here)
-    grid.budget = _budget(grid, limit, seconds)
+    seconds = _seconds(grid, must=grid.launcher.here and limit is None)
+    if grid.launcher.here:
+        _leave_out(grid, [key for key, known in seconds.items() if known is None])
+    grid.budget = _budget(grid, limit, seconds, bases)
+    before = len([key for key in grid.runs if grid.ledger.finished(key)])
     try:
         with _Bars(grid.runs, seconds) as bars:
             for now in grid.go():
@@ -31,19 +37,20 @@ def do(grid: Grid, budget: str | None = None) -> None:
     except KeyboardInterrupt:
         notes.print("Stopped. Repeat the command to resume from the last checkpoints.")
         raise typer.Exit(130) from None
-    if grid.left:
-        notes.print(
-            f"{len(grid.left)} of {len(grid.runs)} runs did not fit into {budget}. Repeat the command to resume."
-        )
+    if grid.left and grid.budget is not None:
+        began = len(grid.finished) > before or any(map(grid.ledger.step, grid.left))
+        least = _span(min(map(grid.budget.needed, grid.left)))
+        what_next = "Repeat the command to resume." if began else f"The shortest would take about {least}."
+        notes.print(f"{len(grid.left)} of {len(grid.runs)} runs did not fit into {budget}. {what_next}")
 
 
-def list_runs(grid: Grid, budget: str | None = None) -> None:
+def list_runs(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = None) -> None:
     """List the runs, and estimate how long the unfinished ones will take; with a budget, say which fit into it."""
     limit = None if budget is None else seconds_of(budget)
     start = time.process_time()  # of this process: those of the runs import the same packages, once
     seconds = _seconds(grid, must=False)
     ledger, left, rows = grid.ledger, list[float](), list[Row]()
-    plan = _budget(grid, limit, seconds)
+    plan = _budget(grid, limit, seconds, bases)
     order = list(grid.runs if plan is None else plan.in_order(grid.runs))
     fitting = set(order if plan is None else plan.planned([key for key in order if key in seconds]))
     names = dict(zip(grid.runs, _names(grid), strict=True))
@@ -61,6 +68,8 @@ def list_runs(grid: Grid, budget: str | None = None) -> None:
         how = "one after another" if at_once == 1 else f"{at_once} in parallel"
         others = "The others" if plan is None else f"Those that fit into {budget}"
         summary += f" {others} will take about {_span(start + max(*left, sum(left) / at_once))}, {how}."
+    elif plan is not None and any(seconds.values()):
+        summary += f" None of the others fits into {budget}."
     out.print(summary)
 
 
@@ -74,7 +83,22 @@ def report_failures(grid: Grid) -> None:
         raise typer.Exit(1)
 
 
-def _budget(grid: Grid, limit: float | None, seconds: Mapping[str, tuple[int, float] | None]) -> Budget | None:
+def _leave_out(grid: Grid, keys: Sequence[str]) -> None:
+    """Leave runs out of the grid whose data is missing, unless that is all of them."""
+    for key in keys:
+        del grid.runs[key]
+    if keys:
+        notes.print(f"{len(keys)} runs without data are left out.")
+    if not grid.runs:
+        raise DataError("None of the runs has its data here.")
+
+
+def _budget(
+    grid: Grid,
+    limit: float | None,
+    seconds: Mapping[str, tuple[int, float] | None],
+    bases: Mapping[str, str] | None,
+) -> Budget | None:
     """Return a budget by these estimates, in which a run that has none takes no time; None if there is no budget."""
     if limit is None:
         return None
@@ -84,7 +108,7 @@ def _budget(grid: Grid, limit: float | None, seconds: Mapping[str, tuple[int, fl
         return 1.0 if grid.ledger.finished(key) else grid.ledger.step(key) / max(1, known[key][0])
 
     at_once = grid.execution.at_once if grid.launcher.here else len(grid.runs)
-    return Budget(limit, lambda config: known.get(run_key(config), (0, 0.0))[1], share, at_once)
+    return Budget(limit, lambda config: known.get(run_key(config), (0, 0.0))[1], share, at_once, bases=bases)
 
 
 def _seconds(grid: Grid, *, must: bool) -> dict[str, tuple[int, float] | None]:

@@ -1,7 +1,8 @@
 """`evenkeel reproduce` and `grid`: the paper's tables and figures, and your own grids."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from evenkeel.grids.schedule import Grid
 
 CLAIMS = "claims"  # what `reproduce` takes besides the tables and figures
+RELEASED = "as-released"
 
 TimeBudget = Annotated[
     str | None,
@@ -25,12 +27,12 @@ TimeBudget = Annotated[
 @with_execution
 def reproduce_command(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="table1, table2, table3, table4, table5, figure1, figure3 or figure4; or claims: which of the paper's "
-            "claims the runs so far show."
+            "claims the runs so far show. Default, with --budget, --list or --show: all tables and figures."
         ),
-    ],
+    ] = None,
     *,
     folder: LedgerFolder = Path("ledger"),
     data_sets: Annotated[
@@ -47,7 +49,7 @@ def reproduce_command(
     seeds: Annotated[
         int | None, typer.Option(help="Number of seeds, starting at 0. Default: the paper's.", min=1)
     ] = None,
-    cba: Annotated[str, typer.Option(help="Variant of CBA: as-released, as-paper or both.")] = "as-released",
+    cba: Annotated[str, typer.Option(help="Variant of CBA: as-released, as-paper or both.")] = RELEASED,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting of all runs.")] = None,
     execution: Execution,
     budget: TimeBudget = None,
@@ -66,33 +68,46 @@ def reproduce_command(
     from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import paper_table, published
-    from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
     one_of("format", format, FORMATS)
-    one_of("what", what, [*published(), CLAIMS])
+    if what is not None:
+        one_of("what", what, [*published(), CLAIMS])
+    elif budget is None and not (only_list or only_show):
+        raise SettingsError(
+            f"Say what to reproduce: {', '.join([*published(), CLAIMS])}. Or give only a --budget, such as 3h: then "
+            "what tells most of the whole paper is run."
+        )
+    if only_show:
+        _refuse("--show runs nothing", {"--budget": budget})
     if what == CLAIMS:
-        every = pairs(Ledger(folder), net)
-        print("\n".join(filter(None, [conclusions(every), beyond_claims(every, Ledger(folder), net)])))
+        parts = {"--data-set": data_sets, "--memory": memory, "--methods": methods, "--seeds": seeds, "--set": settings}
+        others = {"--cba": cba != RELEASED, "--format": format != "text", "--budget": budget, "--list": only_list}
+        _refuse("The claims are about all runs, as released, and are Markdown", parts | others)
+        _show_claims(folder, net, path)
         return
-    table = paper_table(
-        what,
-        data=_listed(data_sets),
-        memory=[_whole(each) for each in _listed(memory)],
-        methods=_listed(methods),
-        net=net,
-        seeds=seeds,
-        cba=cba,
-        settings=settings or [],
-    )
-    grid = Grid(Ledger(folder), table.configs(), execution)
+    selection: dict[str, Any] = {
+        "data": _listed(data_sets),
+        "memory": [_whole(each) for each in _listed(memory)],
+        "methods": _listed(methods),
+        "net": net,
+        "seeds": seeds,
+        "cba": cba,
+        "settings": settings or [],
+    }
+    tables = [paper_table(what, **selection)] if what else _every_table(**selection)
+    if not tables[0].values:
+        _refuse("A figure is written as a page", {"--format": format != "text"})
+    configs = [config for table in tables for config in table.configs()]
+    bases = {key: base for table in tables for key, base in table.bases().items()}
+    grid = Grid(Ledger(folder), configs, execution)
     if only_list and not only_show:
-        list_runs(grid, budget)
+        list_runs(grid, budget, bases)
         return
     if not only_show:
-        do(grid, budget)
-    _show_results(table, grid, format, path, only_finished=only_finished)
+        do(grid, budget, bases)
+    _show_results(tables, grid, format, path, only_finished=only_finished or what is None)
     report_failures(grid)
 
 
@@ -132,27 +147,71 @@ def grid_command(
     report_failures(grid)
 
 
-def _show_results(table: "PaperTable", grid: "Grid", format: str, path: Path | None, *, only_finished: bool) -> None:
-    """Show the table, or write the page with the figure."""
+def _every_table(**selection: Any) -> "list[PaperTable]":
+    """Return all tables of the paper, then its figures, that have what was selected."""
+    from evenkeel.grids.paper import paper_table, published
+
+    tables, errors = list["PaperTable"](), list[SettingsError]()
+    for name in published():
+        try:
+            tables.append(paper_table(name, **selection))
+        except SettingsError as error:  # for example of a method that is in other tables
+            errors.append(error)
+    if not tables:
+        raise errors[0]
+    return tables
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    """Raise SettingsError if any of these options, which do not apply, was given."""
+    if given := [name for name, value in options.items() if value]:
+        raise SettingsError(f"{why}: {' and '.join(given)} cannot be given with it.")
+
+
+def _show_claims(folder: Path, net: str, path: Path | None) -> None:
+    """Print which of the paper's claims the runs so far show, or write it to a file."""
+    from evenkeel.cli.tables import write_file
+    from evenkeel.grids.ledger import Ledger
+    from evenkeel.grids.paper import WIDTHS
+    from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
+
+    ledger = Ledger(folder)
+    every = pairs(ledger, net)
+    if not any(pair.ours for pair in every):
+        others = [each for each in WIDTHS if each != net and any(pair.ours for pair in pairs(ledger, each))]
+        hint = f"; with --net {others[0]} there is" if others else ""
+        raise RunError(f"In {str(folder)!r} no method of the paper is finished with and without CBA, net {net}{hint}.")
+    text = "\n".join(filter(None, [conclusions(every), beyond_claims(every, ledger, net)]))
+    if path is None:
+        print(text)
+    else:
+        write_file(path, f"{text}\n", "claims")
+
+
+def _show_results(
+    tables: "Sequence[PaperTable]", grid: "Grid", format: str, path: Path | None, *, only_finished: bool
+) -> None:
+    """Show the tables, or write the page with the figure; of all that the paper has, the tables."""
     from evenkeel.cli.tables import show
     from evenkeel.grids.paper_tables import result_tables
     from evenkeel.report.paper_figures import write_figure
 
-    ledger = grid.ledger
-    if table.values:
-        tables = result_tables(table, ledger, only_finished=only_finished)
-        if not tables:
-            print(f"No run of {table.number} is finished in {ledger.path}.")
-            return
-        show(tables, format, path)
+    ledger, (first, *others) = grid.ledger, tables
+    if first.values:
+        filled = [result_tables(table, ledger, only_finished=only_finished) for table in tables if table.values]
+        shown = [each for parts in filled for each in parts]
+        if shown:
+            show(shown, format, path)
+        else:
+            print(f"No run of {'the paper' if others else first.number} is finished in {ledger.path}.")
         return
 
     if not (runs := grid.results()):
-        raise RunError(f"None of the runs of {table.number} is finished in {str(ledger.path)!r}.")
-    page = path or ledger.path / f"{table.name}.html"
+        raise RunError(f"None of the runs of {first.number} is finished in {str(ledger.path)!r}.")
+    page = path or ledger.path / f"{first.name}.html"
     with notes.status("Drawing"):
-        write_figure(table.name, runs, page)
-    out.print(f"{table.number}: {page.resolve()}", soft_wrap=True)
+        write_figure(first.name, runs, page)
+    out.print(f"{first.number}: {page.resolve()}", soft_wrap=True)
 
 
 def _listed(text: str) -> list[str]:

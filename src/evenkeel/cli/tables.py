@@ -91,15 +91,20 @@ def show(tables: "Sequence[ResultTable]", format: str, path: Path | None) -> Non
 
     text = "\n".join(render(table, format) for table in tables)
     if path is not None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", errors="replace", newline="")
-        except OSError as error:
-            raise RunError(f"Cannot write the table to {str(path)!r}: {error.strerror or error}.") from error
-        out.print(f"Table: {path.resolve()}", soft_wrap=True)
+        write_file(path, text, "table")
     elif format == "text":
         for place, table in enumerate(tables):
             print("\n" * (place > 0), end="")
             print_table(table)
     else:
         print(text, end="")
+
+
+def write_file(path: Path, text: str, what: str) -> None:
+    """Write a text, and say where it is."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace", newline="")
+    except OSError as error:
+        raise RunError(f"Cannot write the {what} to {str(path)!r}: {error.strerror or error}.") from error
+    out.print(f"{what.capitalize()}: {path.resolve()}", soft_wrap=True)

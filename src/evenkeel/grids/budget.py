@@ -4,7 +4,7 @@ import heapq
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -26,12 +26,19 @@ def seconds_of(text: str) -> float:
     return total
 
 
+def without_adaptor(runs: Mapping[str, Config]) -> dict[str, str]:
+    """Return by the key of each run with an adaptor that of the same run without it, where there is one."""
+    plain = {key: run_key(each.model_copy(update={"adaptor": None})) for key, each in runs.items() if each.adaptor}
+    return {key: base for key, base in plain.items() if base in runs}
+
+
 @dataclass
 class Budget:
     """Seconds for the runs of a grid, from the moment they are put `in_order`.
 
     estimate: the seconds of a whole run. share: how much of a run with this key is done, from 0 to 1. at_once: the
-    number of parallel runs. Estimates are scaled by the pace of the runs of this grid: a busy machine is noticed.
+    number of parallel runs. bases: by run, the one it is compared with; by default the same without an adaptor.
+    Estimates are scaled by the pace of the runs of this grid: a busy machine is noticed.
     """
 
     seconds: float
@@ -39,36 +46,44 @@ class Budget:
     share: Callable[[str], float]
     at_once: int = 1
     clock: Callable[[], float] = time.monotonic
+    bases: Mapping[str, str] | None = None
     _end: float = 0.0
     _estimates: dict[str, float] = field(default_factory=dict)
-    _pairs: dict[str, list[str]] = field(default_factory=dict)  # of each run, the runs it is compared with, and itself
+    _bases: dict[str, str] = field(default_factory=dict)  # of the runs of this grid
     _begun: dict[str, tuple[float, float]] = field(default_factory=dict)  # when, and the share done before
     _paces: dict[str, float] = field(default_factory=dict)  # real seconds for each estimated one, by run
 
     def in_order(self, runs: Mapping[str, Config]) -> list[str]:
         """Start the clock, and return the keys of runs, which come by seeds, with the most telling first.
 
-        A first seed tells more than a second; runs that differ only in the adaptor tell little alone, so they are kept
-        together; of two such pairs the cheaper comes first.
+        A first seed tells more than a second. A run tells little without the one it is compared with, so such pairs are
+        kept together and come before single runs; of two pairs the cheaper comes first.
         """
         self._end = self.clock() + self.seconds
         self._estimates = {key: self.estimate(config) for key, config in runs.items()}
-        seeds, pairs = Counter[str](), dict[tuple[int, str], list[str]]()
+        bases = without_adaptor(runs) if self.bases is None else self.bases
+        self._bases = {key: base for key, base in bases.items() if key in runs and base in runs}
+        seeds, places = Counter[str](), dict[str, int]()
         for key, config in runs.items():
             setting = run_key(config.model_copy(update={"seed": 0}))
-            pairs.setdefault((seeds[setting], run_key(config.model_copy(update={"adaptor": None}))), []).append(key)
+            places[key] = seeds[setting]
             seeds[setting] += 1
-        self._pairs = {key: pair for pair in pairs.values() for key in pair}
-        ranked = sorted(pairs.items(), key=lambda item: (item[0][0], self._needs(item[1])))
-        return [key for _, pair in ranked for key in pair]
+        pairs = [(base, key) for key, base in self._bases.items()]
+        in_pairs = {key for pair in pairs for key in pair}
+        single = [(key,) for key in runs if key not in in_pairs]
+        ranked = sorted([*pairs, *single], key=lambda keys: (places[keys[-1]], len(keys) == 1, self._needs(keys)))
+        return list(dict.fromkeys(key for keys in ranked for key in keys))
 
     def begins(self, key: str) -> bool:
         """Return whether a run, and what is to be compared with it, can end in time; if so, it counts as begun."""
-        rest = [each for each in self._pairs[key] if each == key or each not in self._begun]
-        if self.clock() + self.pace * self._needs(rest) > self._end:
+        if self.clock() + self.needed(key) > self._end:
             return False
         self._begun[key] = (self.clock(), self.share(key))
         return True
+
+    def needed(self, key: str) -> float:
+        """Return the seconds, at the present pace, until a run that has not begun can be compared."""
+        return self.pace * self._needs(self._with_partner(key, self._begun))
 
     @property
     def is_over(self) -> bool:
@@ -92,13 +107,21 @@ class Budget:
         free, planned, begun = [self.clock()] * self.at_once, list[str](), set[str]()
         for key in keys:
             start = heapq.heappop(free)
-            rest = [each for each in self._pairs[key] if each not in begun]
-            fits = start + self._needs(rest) <= self._end
+            fits = start + self._needs(self._with_partner(key, begun)) <= self._end
             heapq.heappush(free, start + self._left(key) if fits else start)
             if fits:
                 planned.append(key)
                 begun.add(key)
         return planned
+
+    def _with_partner(self, key: str, begun: Container[str]) -> list[str]:
+        """Return a run and, unless one has begun, a run to compare it with: its base, or the shortest that has it."""
+        partners = (
+            [self._bases[key]] if key in self._bases else [each for each in self._bases if self._bases[each] == key]
+        )
+        if not partners or any(each in begun for each in partners):
+            return [key]
+        return [key, min(partners, key=self._left)]
 
     def _left(self, key: str) -> float:
         return self._estimates[key] * (1 - self.share(key))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
+from evenkeel.grids.ledger import run_key
 
 Value = TypeVar("Value")
 WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the slim one in the literature
@@ -59,6 +60,16 @@ class PaperTable:
         """Return all runs, those of the first seed first, so that a table stopped early can be compared."""
         longest = max(len(cell.configs) for cell in self.cells)
         return [cell.configs[place] for place in range(longest) for cell in self.cells if place < len(cell.configs)]
+
+    def bases(self) -> dict[str, str]:
+        """Return by the key of each run that of the run it is compared with: without CBA, or first in its figure."""
+        keys = dict[str, str]()
+        for block in self.blocks():
+            for cell in block:
+                base = without(block, cell) if self.values else block[0]
+                if base is not None and base is not cell:
+                    keys |= zip(map(run_key, cell.configs), map(run_key, base.configs), strict=True)
+        return keys
 
 
 @cache
@@ -130,7 +141,7 @@ def _chosen(what: str, requested: Sequence[Value], available: Iterable[Value]) -
     known = list(dict.fromkeys(available))
     for each in requested:
         one_of(what, each, known)
-    return list(requested) or known
+    return list(dict.fromkeys(requested)) or known
 
 
 def without(cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:

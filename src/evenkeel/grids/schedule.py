@@ -110,8 +110,11 @@ class Grid:
         return Job.of(config, self.ledger, self.execution)
 
     def _next(self, room: int) -> list[str]:
-        """Return up to `room` runs. Those that another grid is working on go to the end of the queue."""
-        ready: list[str] = []
+        """Return up to `room` runs. Those that another grid is working on go to the end of the queue.
+
+        Those that do not fit into the budget wait, as the pace may get better, but not if nothing else is left to do.
+        """
+        ready, too_long = list[str](), list[str]()
         for _ in range(len(self.waiting)):
             if len(ready) >= room:
                 break
@@ -121,9 +124,13 @@ class Grid:
             elif self.ledger.finished(key):
                 self.finished.append(key)
             elif self.budget is not None and not self.budget.begins(key):
-                self.left.append(key)
+                too_long.append(key)
             else:
                 ready.append(key)
+        if ready or self.working:
+            self.waiting.extendleft(reversed(too_long))
+        else:
+            self.left += too_long
         return ready
 
     def _settle(self, key: str, lives: "_Lives") -> None:
