@@ -62,6 +62,12 @@ def test_below_three_seeds_the_values_are_shown_instead_of_an_interval() -> None
     assert mixed.title.endswith("mean ± half of the 95% interval, of two seeds (both values)")
 
 
+def test_a_title_counts_finished_runs_only() -> None:
+    unfinished = [make_run("ER", seed=seed, finished=False, stop=30) for seed in (7, 8)]
+    assert measures_table([PLAIN[0], *unfinished]).title == "In percent, 1 seed"
+    assert measures_table(unfinished).title == "In percent, no run is finished"
+
+
 def test_a_gain_is_paired_over_the_seeds_that_both_have() -> None:
     found = groups([*PLAIN, *WITH])
     assert [group.label for group in found] == ["ER", "ER + CBA"]

@@ -128,13 +128,13 @@ def test_swapping_the_sides_negates_the_differences(one: list[float], other: lis
 
 
 def test_only_runs_that_both_have_count() -> None:
-    a, b = group(50, 51, 52, 53), group(60, 62, 64, name="DER++", first_seed=2)
+    a, b = group(50, 51, 52, 53, 54), group(60, 62, 64, 66, name="DER++", first_seed=2)
     (found,) = compare([(a, b)], ["acc"])
-    assert (found.runs, found.n) == ("ER against DER++", 2)
-    assert (found.a, found.b) == pytest.approx((52.5, 61))
-    assert found.difference == Estimate.of([60 - 52.0, 62 - 53.0])
-    assert found.t == found.t_corrected == pytest.approx(stats.ttest_rel([60, 62], [52, 53]).pvalue)
-    assert found.wilcoxon == 0.5
+    assert (found.runs, found.n) == ("ER against DER++", 3)
+    assert (found.a, found.b) == pytest.approx((53, 62))
+    assert found.difference == Estimate.of([60 - 52.0, 62 - 53.0, 64 - 54.0])
+    assert found.t == found.t_corrected == pytest.approx(stats.ttest_rel([60, 62, 64], [52, 53, 54]).pvalue)
+    assert found.wilcoxon == 0.25
     data = {**b.runs[0].started.data, "digest": "other"}
     elsewhere = replace(b, runs=[replace(run, started=replace(run.started, data=data)) for run in b.runs])
     assert compare([(a, elsewhere)], ["acc"])[0].n == 0
@@ -144,7 +144,7 @@ def test_differences_in_the_last_bits_of_a_float_do_not_count() -> None:
     a, b = group(0.1, 0.2, 50.1), group(0.1 + 0.2, 0.4, 50.3)
     (found,) = compare([(a, b)], ["acc"])
     assert (found.t, found.wilcoxon, found.verdict) == (None, 0.25, "")
-    (same,) = compare([(group(0.3, 1), group(0.1 + 0.2, 1))], ["acc"])
+    (same,) = compare([(group(0.3, 1, 2), group(0.1 + 0.2, 1, 2))], ["acc"])
     assert (same.t, same.wilcoxon) == (1, 1)
 
 
@@ -172,8 +172,28 @@ def test_the_correction_is_over_all_rows() -> None:
 def test_the_verdict(measure: str, mean: float, corrected: float | None, verdict: str) -> None:
     row = Comparison("ER", measure, 5, 50.0, 50 + mean, Estimate(mean, 1.0, 5), 0.01, 0.01, corrected, 0.01)
     assert row.verdict == verdict
+    assert replace(row, n=2).verdict == "2 runs in common, no test"
     assert replace(row, n=1).verdict == "1 run in common, no test"
     assert replace(row, n=0).verdict == "no runs in common, no test"
+    assert replace(row, n=0, measured=False).verdict == "not measured"
+
+
+def test_two_pairs_are_not_tested_however_much_they_differ() -> None:
+    (two,) = compare([(group(50.0, 50.1), group(70.0, 70.1))], ["acc"])
+    assert two.difference is not None
+    assert two.difference.mean == pytest.approx(20)
+    assert (two.t, two.wilcoxon, two.verdict) == (None, None, "2 runs in common, no test")
+    (three,) = compare([(group(50.0, 50.1, 50.2), group(70.0, 70.1, 70.3))], ["acc"])
+    assert three.verdict == "* B is better"
+
+
+def test_a_measure_that_no_run_has_is_not_said_to_lack_runs() -> None:
+    one, other = group(50.0, 60.0, 70.0), group(51.0, 60.0, 71.0)
+    without = replace(one, runs=[replace(run, anytime=[]) for run in one.runs])
+    (row,) = compare([(without, other)], ["acc_auc"])
+    assert (row.n, row.verdict) == (0, "not measured")
+    (row,) = compare([(one, group(50.0, first_seed=9))], ["acc"])
+    assert (row.n, row.verdict) == (0, "no runs in common, no test")
 
 
 def values(table: ResultTable) -> list[list[object]]:
@@ -257,21 +277,21 @@ def test_methods_are_compared_with_one_that_has_the_same_data_and_memory() -> No
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    er = [make_run("ER", seed=seed, folder=tmp_path / "er" / str(seed)) for seed in range(3)]
-    cba = [make_run("ER + CBA", seed=seed, adaptor=True, folder=tmp_path / "cba" / str(seed)) for seed in range(1, 4)]
+    er = [make_run("ER", seed=seed, folder=tmp_path / "er" / str(seed)) for seed in range(4)]
+    cba = [make_run("ER + CBA", seed=seed, adaptor=True, folder=tmp_path / "cba" / str(seed)) for seed in range(1, 5)]
     acc = MEASURES["acc"].of
-    one, other = [acc(run) or 0 for run in er[1:]], [acc(run) or 0 for run in cba[:2]]
+    one, other = [acc(run) or 0 for run in er[1:]], [acc(run) or 0 for run in cba[:3]]
     folders = [str(tmp_path / "er"), str(tmp_path / "cba")]
     for given_folders in (folders, [str(tmp_path)]):
         code, out, err = call(capsys, "compare", *given_folders, "--measures", "acc", "--format", "csv")
         assert (code, err) == (0, "")
         header, row = csv.reader(StringIO(out))
         found = dict(zip(header, row, strict=True))
-        assert (found["runs"], found["measure"], found["n"]) == ("ER against ER + CBA", "acc", "2")
+        assert (found["runs"], found["measure"], found["n"]) == ("ER against ER + CBA", "acc", "3")
         assert float(found["A"]) == pytest.approx(np.mean(one))
         assert float(found["B - A"]) == pytest.approx(np.mean(other) - np.mean(one))
         assert float(found["p (t)"]) == pytest.approx(stats.ttest_rel(other, one).pvalue)
-        assert float(found["p (Wilcoxon)"]) == 0.5
+        assert float(found["p (Wilcoxon)"]) == 0.25
     code, out, _ = call(capsys, "compare", *folders)
     assert code == 0
     assert out.startswith(f"A: {folders[0]}, B: {folders[1]};")

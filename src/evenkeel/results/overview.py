@@ -78,7 +78,9 @@ def change_label(label: str, change: str) -> Cell:
 
 
 def _title(grouped: Sequence[Group]) -> str:
-    seeds = [len(group.runs) for group in grouped]
+    seeds = [len(group.finished) for group in grouped if group.finished]
+    if not seeds:
+        return "In percent, no run is finished"
     shown = ["mean ± half of the 95% interval"] if max(seeds) >= ENOUGH else []
     shown += ["mean (both values)" if max(seeds) < ENOUGH else "of two seeds (both values)"] if 2 in seeds else []
     return ", ".join(["In percent", seeds_text(seeds, to="-"), *shown])

@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from evenkeel.errors import RunError, nearest
-from evenkeel.results.groups import Estimate, Group, benchmark, gain, groups, paired, pairs
+from evenkeel.results.groups import ENOUGH, Estimate, Group, benchmark, gain, groups, paired, pairs
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -20,7 +20,7 @@ class Comparison:
 
     runs: str  # the labels of the groups
     measure: str
-    n: int  # number of pairs
+    n: int  # number of pairs that have the measure
     a: float | None  # mean over the paired runs
     b: float | None
     difference: Estimate | None  # b - a
@@ -28,6 +28,7 @@ class Comparison:
     wilcoxon: float | None
     t_corrected: float | None = None
     wilcoxon_corrected: float | None = None
+    measured: bool = True  # by the runs, whether they form pairs or not
 
     @property
     def significant(self) -> bool:
@@ -36,7 +37,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        if self.n < 2:
+        if not self.measured:
+            return "not measured"
+        if self.n < ENOUGH:
             return f"{self.n or 'no'} run{'s' * (self.n != 1)} in common, no test"
         if not self.significant or self.difference is None:
             return ""
@@ -63,9 +66,9 @@ def _comparison(name: str, a: Group, b: Group) -> Comparison:
     measured = [(MEASURES[name].of(one), MEASURES[name].of(other)) for one, other in common]
     values = [(one, other) for one, other in measured if one is not None and other is not None]
     if not values:
-        return Comparison(label, name, 0, None, None, None, None, None)
+        return Comparison(label, name, 0, None, None, None, None, None, measured=not common)
     # Rounded so that values that differ only in the last bits of a float count as equal.
-    differences = [round(other - one, 9) for one, other in values]
+    differences = [round(other - one, 9) for one, other in values] if len(values) >= ENOUGH else []
     return Comparison(
         label,
         name,
@@ -202,10 +205,11 @@ def _table(
     rows = compare(sides, names)
     explanations = [
         "n: pairs of finished runs with the same seed and stream; means are over these. p: of the paired t-test and of "
-        f"Wilcoxon's test; Holm: p corrected for all tests of its kind in this table. *: Holm (t) is below {LEVEL}.",
+        f"Wilcoxon's test; Holm: p corrected for all tests of its kind in this table. *: Holm (t) is below {LEVEL}. "
+        f"Fewer than {ENOUGH} pairs are not tested.",
         f"With n pairs Wilcoxon's p is at least 2^(1-n): with fewer than 6 pairs it is never below {LEVEL}.",
     ]
-    if any(row.t is None and row.n > 1 for row in rows):
+    if any(row.t is None and row.n >= ENOUGH for row in rows):
         explanations.append("No t-test where all pairs differ by the same amount: t is undefined.")
     return ResultTable(
         title=f"A: {called[0]}, B: {called[1]}; in percent, paired difference ± half of its 95% interval",
