@@ -57,7 +57,8 @@ def test_a_budget_alone_is_for_the_whole_paper(
 def test_what_does_not_apply_is_refused_not_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slim = ("--net", "slim", "--out", str(SLIM))
     for options, expected in [
-        (("claims", *slim, "--methods", "er", "--format", "csv"), "--methods and --format cannot be given"),
+        (("claims", *slim, "--methods", "er", "--seeds", "1"), "--methods and --seeds cannot be given"),
+        (("claims", *slim, "--format", "csv"), "--format cannot be given"),
         (("figure3", *slim, "--show", "--format", "csv"), "--format cannot be given"),
         (("table1", *slim, "--show", "--budget", "foo"), "--show runs nothing: --budget cannot be given"),
         (("claims", "--out", str(SLIM)), "net full; with --net slim there is"),

@@ -67,6 +67,13 @@ def test_other_seeds_take_as_long_as_the_median_of_the_finished_ones(tmp_path: P
     assert Estimator(finished(tmp_path, *seeds), HERE).seconds(digits("seed=9")) == 200
 
 
+def test_of_two_finished_seeds_the_faster_counts_and_lost_usage_does_not(tmp_path: Path) -> None:
+    runs = [(digits(f"seed={seed}"), seconds) for seed, seconds in enumerate((5000.0, 1200.0, 1.0))]
+    ledger = finished(tmp_path, *runs)
+    (ledger.folder(run_key(runs[2][0])) / USAGE).unlink()
+    assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 1200
+
+
 def test_other_settings_are_estimated_by_the_ratio_of_real_to_computed_seconds(tmp_path: Path) -> None:
     new, on_another_net = digits("learner.repeats=5"), digits("net.name=mlp", "net.hidden=[4]")
     alone = Estimator(Ledger(tmp_path / "none"), HERE)

@@ -14,6 +14,7 @@ from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.grids.ledger import INDEX, Ledger, run_key
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import PACKED, RECORDS, Results, find_runs, last_record, usage_of
+from tests.helpers.commands import call
 from tests.helpers.experiments import config
 from tests.helpers.moments import Moments
 from tests.helpers.runs import make_run
@@ -260,9 +261,37 @@ def test_a_damaged_packed_run_is_not_finished_and_harms_no_other(tmp_path: Path)
     path = ledger.place(f"{0:016x}")
     path.write_bytes(path.read_bytes()[:300])
     assert [entry.seed for entry in Ledger(tmp_path).entries()] == [1]
+    assert Ledger(tmp_path).damaged() == [path]
     make_run(seed=0, folder=ledger.folder(f"{0:016x}"))  # done again, it takes the place of the damaged one
     Ledger(tmp_path).pack()
     assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0, 1]
+
+
+def test_every_command_names_what_is_damaged_and_leaves_it_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path, 0, 1, 2, 3)
+    whole, short, headless, starting = (f"{seed:016x}" for seed in range(4))
+    records = tmp_path / headless / RECORDS
+    records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[1:]))
+    (tmp_path / starting / RECORDS).write_bytes(b'{"kind":"sta')
+    ledger = Ledger(tmp_path)
+    ledger.pack()
+    file = ledger.place(short)
+    file.write_bytes(file.read_bytes()[:-200])
+    assert [entry.key for entry in Ledger(tmp_path).entries()] == [whole]
+    assert Ledger(tmp_path).rebuild() == 1
+    assert Ledger(tmp_path).damaged() == [file, tmp_path / headless]
+    for command in (["list"], ["rebuild"], ["pack"], ["export", "-o", str(tmp_path / "runs.csv")]):
+        code, _, err = call(capsys, "ledger", command[0], str(tmp_path), *command[1:])
+        assert code == 0, err
+        assert [line for line in err.splitlines() if line] == [
+            f"Left out: {path} is damaged. Delete it, and the grid that it is of will run it again."
+            for path in (file, tmp_path / headless)
+        ]
+    code, _, err = call(capsys, "table", str(tmp_path))
+    assert code == 0, err
+    assert f"Left out: {file} is damaged" in err
 
 
 @pytest.mark.parametrize("line", ["123", '{"key": "x"}', "[]", "null", '"a"'])

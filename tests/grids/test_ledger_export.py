@@ -55,6 +55,35 @@ def test_a_setting_of_several_types_is_text(tmp_path: Path) -> None:
     assert sorted(column) == ["1MB", "20"]
 
 
+def test_files_of_several_ledgers_are_read_together(tmp_path: Path) -> None:
+    for name in ("demo", "slim"):  # the second has no curves, so none of its runs has an ACC_AUC
+        write_runs(Ledger(LEDGER.parent / name), tmp_path / f"{name}.parquet")
+    schemas = [pyarrow.parquet.read_schema(tmp_path / f"{name}.parquet") for name in ("demo", "slim")]
+    common = [name for name in schemas[0].names if name in schemas[1].names]
+    assert {name: schemas[0].field(name).type for name in common} == {
+        name: schemas[1].field(name).type for name in common
+    }
+    assert not any(str(schema.field(name).type) == "null" for schema in schemas for name in schema.names)
+    table = pyarrow.parquet.read_table(tmp_path, columns=common)
+    assert len(table) == sum(len(Ledger(LEDGER.parent / name).entries()) for name in ("demo", "slim"))
+
+
+def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
+    write_runs(Ledger(LEDGER.parent / "slim"), tmp_path / "runs.parquet")
+    rows = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert {row["config.learner.repeats"] for row in rows} >= {1, 3}
+    assert not any(row["config.memory.policy"] is None for row in rows)
+    assert {row["bound"] for row in rows} == {None, "lower", "upper"}
+    assert {row["device"] for row in rows} == {"cpu"}
+
+
+def test_a_seed_may_be_larger_than_the_numbers_of_parquet(tmp_path: Path) -> None:
+    configs = [ek.load_config("digits", [*SMALL, f"seed={seed}"]) for seed in (2**64 - 1, 3)]
+    grid = Grid(Ledger(tmp_path / "ledger"), configs, Execution(workers=0)).finish()
+    write_runs(grid.ledger, tmp_path / "runs.parquet")
+    assert set(pyarrow.parquet.read_table(tmp_path / "runs.parquet")["seed"].to_pylist()) == {str(2**64 - 1), "3"}
+
+
 def test_an_empty_ledger_and_another_ending_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"No run in .* is finished"):
         write_runs(Ledger(tmp_path), tmp_path / "runs.parquet")

@@ -19,6 +19,7 @@ from evenkeel.errors import RunError
 from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
+    from evenkeel.grids.ledger import Ledger
     from evenkeel.results.run_files import Results
     from evenkeel.results.table import ResultTable
 
@@ -32,6 +33,8 @@ PROGRESS = (
     MofNCompleteColumn(),
     TimeRemainingColumn(),
 )
+
+DAMAGED = "Left out: {} is damaged. Delete it, and the grid that it is of will run it again."
 
 _DATA_HELP = "Folder with data sets, searched before EVENKEEL_DATA and the user's cache."
 _DEVICE_HELP = "Where to compute: auto (an accelerator if there is one), cpu, cuda, cuda:1 or mps."
@@ -139,17 +142,32 @@ def print_table(table: "ResultTable") -> None:
 def read_runs(folders: Sequence[Path]) -> "list[Results]":
     """Read the runs below each folder and sort them for people: in a ledger, folders are named by hashes."""
     from evenkeel.results.groups import in_order
-    from evenkeel.results.run_files import Results, find_runs
+    from evenkeel.results.run_files import PACKED, Results, find_runs
 
     runs = []
     for folder in folders:
         readable = []
         for each in find_runs([folder]):
             try:
-                readable.append(Results.read(each))
+                run = Results.read(each)
             except RunError as error:  # for example of a run that is just starting
-                notes.print(f"Left out: {error}")
+                notes.print(f"Left out: {error}", soft_wrap=True)
+                continue
+            if each.name.endswith(PACKED) and run.ended is None:  # only finished runs are packed
+                notes.print(DAMAGED.format(each), soft_wrap=True)
+            else:
+                readable.append(run)
         runs += in_order(readable)
     if not runs:
         raise RunError(f"None of the runs in {', '.join(map(repr, map(str, folders)))} has begun.")
     return runs
+
+
+def open_ledger(folder: Path) -> "Ledger":
+    """Return a ledger, and report what is damaged in it."""
+    from evenkeel.grids.ledger import Ledger
+
+    ledger = Ledger(folder)
+    for path in ledger.damaged():
+        notes.print(DAMAGED.format(path), soft_wrap=True)
+    return ledger

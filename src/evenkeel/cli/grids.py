@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenkeel.cli.completion import methods as completed_methods
-from evenkeel.cli.console import Format, LedgerFolder, OnlyList, Output, notes, out, with_execution
+from evenkeel.cli.console import Format, LedgerFolder, OnlyList, Output, notes, open_ledger, out, with_execution
 from evenkeel.errors import RunError, SettingsError, one_of
 from evenkeel.grids.execution import Execution
 
@@ -66,7 +66,6 @@ def reproduce_command(
     Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
     from evenkeel.cli.execution import do, list_runs, report_failures
-    from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import paper_table, published
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
@@ -83,8 +82,8 @@ def reproduce_command(
         _refuse("--show runs nothing", {"--budget": budget})
     if what == CLAIMS:
         parts = {"--data-set": data_sets, "--memory": memory, "--methods": methods, "--seeds": seeds, "--set": settings}
-        others = {"--cba": cba != RELEASED, "--format": format != "text", "--budget": budget, "--list": only_list}
-        _refuse("The claims are about all runs, as released, and are Markdown", parts | others)
+        _refuse("The claims are about the whole paper", {**parts, "--cba": cba != RELEASED})
+        _refuse("The claims are Markdown, of finished runs", {"--format": format != "text", "--budget": budget})
         _show_claims(folder, net, path)
         return
     selection: dict[str, Any] = {
@@ -101,7 +100,7 @@ def reproduce_command(
         _refuse("A figure is written as a page", {"--format": format != "text"})
     configs = [config for table in tables for config in table.configs()]
     bases = {key: base for table in tables for key, base in table.bases().items()}
-    grid = Grid(Ledger(folder), configs, execution)
+    grid = Grid(open_ledger(folder), configs, execution)
     if only_list and not only_show:
         list_runs(grid, budget, bases)
         return
@@ -131,13 +130,12 @@ def grid_command(
     from evenkeel.cli.execution import do, list_runs, report_failures
     from evenkeel.cli.tables import show
     from evenkeel.grids.grid_file import read_grid
-    from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.overview import measures_table
 
     one_of("format", format, FORMATS)
-    grid = Grid(Ledger(folder), read_grid(file), execution)
+    grid = Grid(open_ledger(folder), read_grid(file), execution)
     if only_list:
         list_runs(grid, budget)
         return
@@ -171,11 +169,10 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 def _show_claims(folder: Path, net: str, path: Path | None) -> None:
     """Print which of the paper's claims the runs so far show, or write it to a file."""
     from evenkeel.cli.tables import write_file
-    from evenkeel.grids.ledger import Ledger
     from evenkeel.grids.paper import WIDTHS
     from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
 
-    ledger = Ledger(folder)
+    ledger = open_ledger(folder)
     every = pairs(ledger, net)
     if not any(pair.ours for pair in every):
         others = [each for each in WIDTHS if each != net and any(pair.ours for pair in pairs(ledger, each))]

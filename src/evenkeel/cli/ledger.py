@@ -1,11 +1,12 @@
 """`evenkeel ledger`: list, pack, repair and export the runs of a grid."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import out, print_table
+from evenkeel.cli.console import open_ledger, out, print_table
 from evenkeel.errors import RunError
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ Folder = Annotated[Path, typer.Argument(help="The ledger, as given to --out.")]
 def ledger_list(folder: Folder) -> None:
     """Show the runs of a ledger: finished, failed, or how far they are."""
     from evenkeel.results.labels import flat, labels
-    from evenkeel.results.run_files import records_of, started_of
+    from evenkeel.results.records import Started
+    from evenkeel.results.run_files import started_of
     from evenkeel.results.table import ResultTable, Row
 
     ledger = _there(folder)
     acc = {entry.key: entry.metrics.get("acc") for entry in ledger.entries()}
     keys = ledger.runs()
-    begun = {key: started_of(ledger.place(key)) for key in keys if records_of(ledger.place(key))}
+    begun = dict[str, Started]()
+    for key in keys:
+        with suppress(RunError):  # it is just starting, failed before that, or is damaged
+            begun[key] = started_of(ledger.place(key))
     configs = [each.config for each in begun.values()]
     called = labels([config["name"] for config in configs], [dict(flat(config)) for config in configs])
     names = dict(zip(begun, called, strict=True))
@@ -77,11 +82,9 @@ def ledger_export(
 
 
 def _there(folder: Path) -> "Ledger":
-    from evenkeel.grids.ledger import Ledger
-
     if not folder.is_dir():
         raise RunError(f"There is no ledger {str(folder)!r}.")
-    ledger = Ledger(folder)
+    ledger = open_ledger(folder)
     if not ledger.runs():
         raise RunError(f"There is no run in the ledger {str(folder)!r}.")
     return ledger

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import median, median_low
 from time import perf_counter
 
 import torch
@@ -41,7 +41,8 @@ class Extent:
 class Estimator:
     """An estimator of the seconds of a run, by the finished runs of a ledger.
 
-    A run with the same settings takes as long as the median of those. For other settings a few batches are timed, and
+    A run with the same settings takes as long as the median of those, of two the faster, as a busy machine only adds
+    time. For other settings a few batches are timed, and
     what follows from them, which leaves out herding, teachers and a busy machine, is multiplied by the median ratio of
     real to computed seconds over the finished settings with the same net, data and batches. An estimate is also a
     check: a config that does not fit its data, or data that is missing, raises the same error here as in the run.
@@ -60,15 +61,16 @@ class Estimator:
             place = ledger.place(entry.key)
             with suppress(SettingsError):  # a run of another version, or on the user's own data
                 config = recorded_config(started_of(place).config)
-                self._finished[_setting(config)] = config
-                self._took.setdefault(_setting(config), []).append(sum(each.seconds for each in sessions_of(place)))
+                if sessions := sessions_of(place):  # else its usage was lost
+                    self._finished[_setting(config)] = config
+                    self._took.setdefault(_setting(config), []).append(sum(each.seconds for each in sessions))
 
     def steps(self, config: Config) -> int:
         return self._extent(config).steps
 
     def seconds(self, config: Config) -> float:
         extent, took = self._extent(config), self._took.get(_setting(config))
-        return extent.start + (median(took) if took else self._computed(config) * self._ratio(config))
+        return extent.start + (median_low(took) if took else self._computed(config) * self._ratio(config))
 
     def _computed(self, config: Config) -> float:
         extent = self._extent(config)
@@ -82,7 +84,7 @@ class Estimator:
             others = {
                 key: each for key, each in self._finished.items() if each.model_dump_json(include=COMPARABLE) == same
             }
-            ratios = [median(self._took[key]) / self._computed(each) for key, each in others.items()]
+            ratios = [median_low(self._took[key]) / self._computed(each) for key, each in others.items()]
             self._ratios[same] = median(ratios) if ratios else 1.0
         return self._ratios[same]
 

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,6 +76,15 @@ class Failure:
     time: str  # UTC, ISO 8601
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """The packed files of a ledger."""
+
+    changed: int = -1  # when the folder last did
+    runs: dict[str, Path] = field(default_factory=dict)  # by key
+    damaged: list[Path] = field(default_factory=list)
+
+
 Line = TypeVar("Line", Entry, Failure)
 
 
@@ -84,7 +93,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._listed: tuple[int, dict[str, Path]] = (-1, {})  # when the folder last changed, and the packed runs by key
+        self._listed = _Packed()
 
     def folder(self, key: str) -> Path:
         """Return the folder of a run under way, whether it exists or not."""
@@ -151,13 +160,12 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Return the finished runs, and add to the index what it lacks because a process was killed."""
         known = {each.key: each for each in _read(self.path / INDEX, Entry)}
-        finished = [key for key in self.runs() if self.finished(key)]
-        return [known.get(key) or self.note_finished(key) for key in finished]
+        return [known.get(key) or self.note_finished(key) for key in self._readable()]
 
     def rebuild(self) -> int:
         """Write the index again from the runs; return how many are finished."""
         with self._index_lock():
-            entries = [asdict(self._entry(key)) for key in self.runs() if self.finished(key)]
+            entries = [asdict(self._entry(key)) for key in self._readable()]
             write_whole(self.path / INDEX, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         return len(entries)
 
@@ -166,6 +174,22 @@ class Ledger:
         names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
         folders = [name for name in names if KEY.fullmatch(name) and self._is_run(self.folder(name))]
         return sorted({*folders, *self._packed()})
+
+    def damaged(self) -> list[Path]:
+        """Return what cannot be read as a run: packed files, and folders of finished runs."""
+        return [*self._files().damaged, *(self.folder(key) for key in self.runs() if self._has_lost_its_start(key))]
+
+    def _readable(self) -> list[str]:
+        """Return the finished runs, without those that are damaged."""
+        return [key for key in self.runs() if self.finished(key) and not self._has_lost_its_start(key)]
+
+    def _has_lost_its_start(self, key: str) -> bool:
+        """Return whether a run has records, but not the first: one that is just starting may have none yet."""
+        try:
+            started_of(self.place(key))
+        except RunError:
+            return last_record(self.place(key)) is not None
+        return False
 
     def results(self, keys: Iterable[str]) -> list[Results]:
         """Read the runs with these keys."""
@@ -219,16 +243,23 @@ class Ledger:
         return f"{name}-{key}{PACKED}" if short in taken else short
 
     def _packed(self) -> dict[str, Path]:
-        """Return the packed runs by key, listed again only after the folder has changed."""
+        """Return the packed runs by key."""
+        return self._files().runs
+
+    def _files(self) -> "_Packed":
+        """Return the packed files, listed again only after the folder has changed."""
         try:
             changed = self.path.stat().st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
-            return {}
-        if self._listed[0] != changed or time.time_ns() - changed < RECENT:
-            files = sorted(self.path.glob(f"*{PACKED}"))
-            usages = [(usage_of(file), file) for file in files]
-            self._listed = changed, {usage.key: file for usage, file in usages if usage is not None}
-        return self._listed[1]
+            return _Packed()
+        if self._listed.changed != changed or time.time_ns() - changed < RECENT:
+            usages = [(usage_of(file), file) for file in sorted(self.path.glob(f"*{PACKED}"))]
+            self._listed = _Packed(
+                changed,
+                runs={usage.key: file for usage, file in usages if usage is not None},
+                damaged=[file for usage, file in usages if usage is None],
+            )
+        return self._listed
 
     def _is_run(self, folder: Path) -> bool:
         return records_of(folder) is not None or (folder / FAILURES).is_file()

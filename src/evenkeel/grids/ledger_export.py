@@ -2,16 +2,28 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from evenkeel.config.build import with_policy
 from evenkeel.errors import RunError, SettingsError
+from evenkeel.experiment.config import recorded_config
 from evenkeel.files import write_whole
 from evenkeel.grids.ledger import Ledger
 from evenkeel.results.front import cpu_known, learning_seconds
 from evenkeel.results.labels import flat
 from evenkeel.results.measures import MEASURES
+from evenkeel.results.records import bound_of
 from evenkeel.results.run_files import Results
+
+KINDS = {  # by column, of those that may be empty, or whole in one ledger and not in another
+    **dict.fromkeys(("seconds", "evaluating", "learning_cpu"), "float64"),
+    **dict.fromkeys(("steps", "peak_bytes"), "int64"),
+    **dict.fromkeys(("stream", "bound"), "string"),
+}
 
 
 def write_runs(ledger: Ledger, path: Path) -> int:
@@ -22,7 +34,9 @@ def write_runs(ledger: Ledger, path: Path) -> int:
     if not rows:
         raise RunError(f"No run in {str(ledger.path)!r} is finished.")
     names = dict.fromkeys(name for row in rows for name in row)
-    content = WRITERS[path.suffix]({name: _column([row.get(name) for row in rows]) for name in names})
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    known = {name: values for name, values in columns.items() if not _is_unset(name, values)}
+    content = WRITERS[path.suffix]({name: _column(values) for name, values in known.items()})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
@@ -38,18 +52,37 @@ def _row(key: str, run: Results) -> dict[str, Any]:
         "name": run.label,
         "seed": run.seed,
         **{f"measure.{name}": measure.of(run) for name, measure in MEASURES.items()},
-        **dict(flat(run.started.config, "config.")),
+        **dict(flat(_config(run), "config.")),
         **{f"data.{name}": value for name, value in run.started.data.items() if name != "classes"},
         **{f"version.{name}": value for name, value in run.started.versions.items()},
         "tasks": len(run.started.tasks),
         "steps": run.started.steps,
         "stream": run.started.stream,
         "threads": run.started.threads,
+        "device": run.started.device,
+        "memory_device": run.started.memory_device,
+        "bound": bound_of(run.started) or None,
         "seconds": sum(session.seconds for session in run.sessions),
         "evaluating": sum(session.evaluating for session in run.sessions),
         "learning_cpu": learning_seconds(run, by_clock=False) if cpu_known(run) else None,
         "peak_bytes": max((session.peak_bytes or 0 for session in run.sessions), default=0) or None,
     }
+
+
+def _config(run: Results) -> Mapping[str, Any]:
+    """Return the config of a run with all defaults, of which records leave out those that came later."""
+    with suppress(SettingsError):  # of another version, or with parts of the user's own
+        return _complete(with_policy(recorded_config(run.started.config)))
+    return run.started.config
+
+
+def _complete(settings: BaseModel) -> dict[str, Any]:
+    return {name: _complete(value) if isinstance(value, BaseModel) else value for name, value in settings}
+
+
+def _is_unset(name: str, values: list[Any]) -> bool:
+    """Return whether this is a setting that no run has; other columns are in every file."""
+    return name.startswith("config.") and all(value is None for value in values)
 
 
 def _column(values: list[Any]) -> list[Any]:
@@ -58,8 +91,10 @@ def _column(values: list[Any]) -> list[Any]:
     if all(isinstance(value, bool) for value in known) or all(isinstance(value, str) for value in known):
         return values
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
-        whole = all(isinstance(value, int) for value in known)
-        return values if whole else [None if value is None else float(value) for value in values]
+        if not all(isinstance(value, int) for value in known):
+            return [None if value is None else float(value) for value in values]
+        if all(-(2**63) <= value < 2**63 for value in known):  # a seed may be larger than Parquet's numbers
+            return values
     return [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
 
 
@@ -67,8 +102,13 @@ def _parquet(columns: Mapping[str, list[Any]]) -> bytes:
     import pyarrow
     from pyarrow import parquet
 
+    def array(name: str, values: list[Any]) -> Any:
+        """Give what may be unknown in a whole ledger the same type in all, so that files can be read together."""
+        kind = "float64" if name.startswith("measure.") else KINDS.get(name)
+        return pyarrow.array(values, kind)
+
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.table(dict(columns)), sink)
+    parquet.write_table(pyarrow.table({name: array(name, values) for name, values in columns.items()}), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
