@@ -24,9 +24,16 @@ def draw_gains(figure: Figure) -> None:
         axes.axvline(0, color=MUTED, linewidth=0.9)
         for place, pair in enumerate(mine):
             assert pair.ours is not None
-            values = pair.ours.values or (pair.ours.mean,)
+            few, values = bool(pair.ours.values), pair.ours.values or (pair.ours.mean,)
             axes.errorbar(
-                values, [-place] * len(values), xerr=pair.ours.half, fmt="o", color=OURS, markersize=4.5, elinewidth=1.2
+                values,
+                [-place] * len(values),
+                xerr=pair.ours.half,
+                fmt="o",
+                color=OURS,
+                markerfacecolor="none" if few else OURS,
+                markersize=4.5,
+                elinewidth=1.2,
             )
             axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
         axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")

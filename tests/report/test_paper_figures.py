@@ -227,6 +227,14 @@ def _area(run: Results, task: int) -> float:
     return sum(points) / len(points)
 
 
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(("seeds", "expected"), [(1, "1 seed."), (2, "(both values)."), (3, "95% interval.")])
+def test_a_caption_speaks_of_intervals_only_where_there_are_any(name: str, seeds: int, expected: str) -> None:
+    block = _shown(name, [run for run in RUNS[name] if run.seed < seeds])
+    table = next(part for section in block.sections for part in section.parts if isinstance(part, ResultTable))
+    assert table.title.endswith(expected)
+
+
 def test_areas_by_hand() -> None:
     """The mean within each task, over the tasks seen by then; the whole stream by points, not by tasks."""
     accuracies = [(0, [10.0]), (0, [30.0]), (0, [50.0]), (2, [20.0, 40.0, 60.0])]

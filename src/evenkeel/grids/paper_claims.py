@@ -113,4 +113,4 @@ def _baselines(ledger: Ledger, net: str) -> dict[str, list[str]]:
     known = [(cell, ours) for cell in bases if (ours := finished_group(cell, ledger).estimate(MEASURES["acc"]))]
     above = sum(ours.mean > cell.values[0] for cell, ours in known)
     items = [f"{_label(cell)}: {ours}, {seeds_text([ours.n])}; the paper {cell.values[0]:.1f}" for cell, ours in known]
-    return {f"Without CBA, our ACC is above the paper's in {above} of {len(known)} cells": items}
+    return {f"Without CBA, the mean of our ACC is above the paper's in {above} of {len(known)} cells": items}

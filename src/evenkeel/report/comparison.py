@@ -8,7 +8,7 @@ from evenkeel.report.elements import Facts, Note, RunDetails, Section, split
 from evenkeel.report.scene import Scene
 from evenkeel.results.groups import ENOUGH, scenario_title
 from evenkeel.results.measures import HEADLINE, NOTATION
-from evenkeel.results.overview import groups_table
+from evenkeel.results.overview import caption, groups_table
 from evenkeel.results.records import without_none
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -73,8 +73,9 @@ def measures(scene: Scene) -> Section | None:
     """Return every measure with its formula: groups as columns, and a column for each gain."""
     if not scene.finished:
         return None
-    title = f"{NOTATION} Mean ± half of the 95% interval over seeds; gains are paired by seed."
-    table = groups_table(list(scene.finished.values()), scene.measures, title).transposed("measure")
+    members = list(scene.finished.values())
+    title = f"{NOTATION} {caption(members)}; gains are paired by seed."
+    table = groups_table(members, scene.measures, title).transposed("measure")
     rows = [replace(row, note=each.formula) for row, each in zip(table.rows, scene.measures, strict=True)]
     return Section("All measures", split(replace(table, rows=rows)))
 

@@ -16,11 +16,9 @@ from evenkeel.report.page import render, save
 from evenkeel.report.scene import Scene, scenes
 from evenkeel.results.groups import benchmark, seeds_text
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.overview import groups_table
+from evenkeel.results.overview import caption, groups_table
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import ResultTable, Row
-
-MEANS = "Mean ± half of the 95% interval over seeds, in percent"
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,11 @@ def first_task(scene: Scene) -> PageBlock:
     def at_end(run: Results, task: int) -> float | None:
         return next((point.accuracy[0] for point in reversed(run.anytime) if point.task == task), None)
 
+    members = list(scene.finished.values())
     table = groups_table(
-        list(scene.finished.values()),
+        members,
         scene.by_task(at_end),
-        f"The last point of each curve within each task. {MEANS}.",
+        f"The last point of each curve within each task. {caption(members)}.",
         sides=orders.swaps,
         difference="difference from the first order, paired by seed",
         key=lambda run: run.seed,
@@ -122,10 +121,11 @@ def recency(scene: Scene) -> PageBlock:
         f"and the predictions for the samples of each class; {_seeds(scene)}."
     )
 
+    members = list(scene.finished.values())
     table = groups_table(
-        list(scene.finished.values()),
+        members,
         scene.by_task(bias.predicted_share),
-        f"Share of the predictions by task. {MEANS}.",
+        f"Share of the predictions by task. {caption(members)}.",
         difference="change by {adaptor}, paired",  # a share should be fair, not high
     )
     fair = Row.of("fair share", *map(float, bias.fair_shares(scene)))
@@ -174,8 +174,9 @@ def average_accuracy(scene: Scene) -> PageBlock:
 
     area, whole = MEASURES["acc_auc"], "whole stream"
     by_task = [*scene.by_task(sections.area), replace(area, title=whole, higher_is_better=None)]
-    title = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {MEANS}."
-    table = groups_table(list(scene.finished.values()), by_task, title)
+    members = list(scene.finished.values())
+    title = f"ACC_AUC of each task and of the whole stream: the mean of the curve's points in it. {caption(members)}."
+    table = groups_table(members, by_task, title)
     formula = Note(
         "The paper's formula is a sum of points times the steps between them: about this mean times all steps."
     )

@@ -50,7 +50,7 @@ def groups_table(
             gains = [Cell(gain(measure, common), signed=True) for measure in measures]
             rows.append(Row.of(*where, change, *gains, *[len(common)] * count, bold=True))
     columns = ["on"] * several + ["", *(measure.heading for measure in measures)] + ["seeds"] * count
-    return ResultTable(title or _title(grouped), columns, rows)
+    return ResultTable(title or caption(grouped), columns, rows)
 
 
 def _added(one: Group, other: Group) -> str:
@@ -77,7 +77,8 @@ def change_label(label: str, change: str) -> Cell:
     return Cell(f"{label}: {change}", f"  {change}")
 
 
-def _title(grouped: Sequence[Group]) -> str:
+def caption(grouped: Sequence[Group]) -> str:
+    """Say what a table of these groups shows: how many seeds, and means with intervals or single values."""
     seeds = [len(group.finished) for group in grouped if group.finished]
     if not seeds:
         return "In percent, no run is finished"
