@@ -184,11 +184,13 @@ class Ledger:
         return [key for key in self.runs() if self.finished(key) and not self._has_lost_its_start(key)]
 
     def _has_lost_its_start(self, key: str) -> bool:
-        """Return whether a run has records, but not the first: one that is just starting may have none yet."""
+        """Return whether a run's folder has records, but not the first: one that is just starting may have none yet."""
+        if not self.folder(key).is_dir():
+            return False  # a packed file is whole or not a run
         try:
-            started_of(self.place(key))
+            started_of(self.folder(key))
         except RunError:
-            return last_record(self.place(key)) is not None
+            return last_record(self.folder(key)) is not None
         return False
 
     def results(self, keys: Iterable[str]) -> list[Results]:
