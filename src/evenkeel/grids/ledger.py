@@ -15,10 +15,9 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 from evenkeel.config.build import with_policy
 from evenkeel.config.own import own_parts, versions_of
@@ -27,6 +26,7 @@ from evenkeel.errors import BusyError, EvenkeelError, RunError
 from evenkeel.experiment.config import Config, recorded_config
 from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
+from evenkeel.grids.ledger_lines import Entry, Failure, append_line, read_lines
 from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
 from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of
 
@@ -56,36 +56,12 @@ def run_key(config: Config) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A finished run in the index."""
-
-    key: str
-    name: str
-    seed: int
-    data: str
-    metrics: dict[str, float | None]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run stopped."""
-
-    error: str  # as a sentence for people
-    trace: str  # for engineers; empty if the error was expected
-    step: int  # how far the run had come
-    time: str  # UTC, ISO 8601
-
-
-@dataclass(frozen=True)
 class _Packed:
     """The packed files of a ledger."""
 
     changed: int = -1  # when the folder last did
     runs: dict[str, Path] = field(default_factory=dict)  # by key
     damaged: list[Path] = field(default_factory=list)
-
-
-Line = TypeVar("Line", Entry, Failure)
 
 
 class Ledger:
@@ -127,7 +103,7 @@ class Ledger:
 
     def failures(self, key: str) -> list[Failure]:
         """Return why a run stopped, each time it did."""
-        return _read(self.folder(key) / FAILURES, Failure)
+        return read_lines(self.folder(key) / FAILURES, Failure)
 
     def fail(self, key: str, error: BaseException | str) -> None:
         """Record why a run stopped. It is tried again when the grid is started again."""
@@ -137,7 +113,7 @@ class Ledger:
         trace = "" if isinstance(error, str) or expected else "".join(traceback.format_exception(error))
         failure = Failure(text, trace, self.step(key), datetime.now(UTC).isoformat(timespec="seconds"))
         self.folder(key).mkdir(parents=True, exist_ok=True)
-        _append(self.folder(key) / FAILURES, asdict(failure))
+        append_line(self.folder(key) / FAILURES, asdict(failure))
 
     def require_writable(self) -> None:
         """Raise RunError if nothing can be written here: once, before any run starts."""
@@ -152,14 +128,14 @@ class Ledger:
         """Enter a finished run into the index. If the index has several lines of a run, the last one counts."""
         entry = self._entry(key)
         with suppress(PermissionError), self._index_lock():  # a ledger that may only be read is still readable
-            known = {each.key: each for each in _read(self.path / INDEX, Entry)}
+            known = {each.key: each for each in read_lines(self.path / INDEX, Entry)}
             if known.get(key) != entry:
-                _append(self.path / INDEX, asdict(entry))
+                append_line(self.path / INDEX, asdict(entry))
         return entry
 
     def entries(self) -> list[Entry]:
         """Return the finished runs, and add to the index what it lacks because a process was killed."""
-        known = {each.key: each for each in _read(self.path / INDEX, Entry)}
+        known = {each.key: each for each in read_lines(self.path / INDEX, Entry)}
         return [known.get(key) or self.note_finished(key) for key in self._readable()]
 
     def rebuild(self) -> int:
@@ -305,25 +281,3 @@ def _is_locked(folder: Path) -> bool:
     except BusyError:
         return True
     return False
-
-
-def _read(path: Path, kind: type[Line]) -> list[Line]:
-    """Read the lines of a file, without those torn by a power cut and without what a later version added."""
-    lines, names = [], {each.name for each in fields(kind)}
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        with suppress(ValueError, TypeError, AttributeError):
-            lines.append(kind(**{name: value for name, value in json.loads(line).items() if name in names}))
-    return lines
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    """Append a line in one write, on a line of its own even if the last one was torn, and flush it to the disk."""
-    text = f"{json.dumps(line)}\n".encode()
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                text = b"\n" + text
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
