@@ -29,7 +29,6 @@ def do(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = 
     if grid.launcher.here:
         _leave_out(grid, [key for key, known in seconds.items() if known is None])
     grid.budget = _budget(grid, limit, seconds, bases)
-    before = len([key for key in grid.runs if grid.ledger.finished(key)])
     try:
         with _Bars(grid.runs, seconds) as bars:
             for now in grid.go():
@@ -38,8 +37,8 @@ def do(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = 
         notes.print("Stopped. Repeat the command to resume from the last checkpoints.")
         raise typer.Exit(130) from None
     if grid.left and grid.budget is not None:
-        began = len(grid.finished) > before or any(map(grid.ledger.step, grid.left))
         least = _span(min(map(grid.budget.needed, grid.left)))
+        began = grid.budget.has_begun
         what_next = "Repeat the command to resume." if began else f"The shortest would take about {least}."
         notes.print(f"{len(grid.left)} of {len(grid.runs)} runs did not fit into {budget}. {what_next}")
 

@@ -86,6 +86,11 @@ class Budget:
         return self.pace * self._needs(self._with_partner(key, self._begun))
 
     @property
+    def has_begun(self) -> bool:
+        """Return whether any run fitted."""
+        return bool(self._begun)
+
+    @property
     def is_over(self) -> bool:
         return self.clock() >= self._end
 
