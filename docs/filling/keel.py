@@ -139,14 +139,16 @@ def _is_keel(point: Point) -> bool:
 
 
 def _write_names(axes: Axes, named: Sequence[Point]) -> None:
-    """Write the methods' names to the right of their points, moved down where one would stand on another."""
-    line, letter = 9.0, 4.0  # in points, like the places below
-    taken: list[tuple[float, float, float]] = []  # from, to, height
-    for point in sorted(named, key=lambda each: -each.value.mean):
+    """Write the methods' names to the right of their points, moved down where one would stand on another or a dot."""
+    line, letter, dot = 9.0, 4.0, 3.0  # in points, like the places below
+    ordered = sorted(named, key=lambda each: -each.value.mean)
+    ats = [(point.cost.mean, point.value.mean) for point in ordered]
+    places = [tuple(axes.transData.transform(at) * 72 / axes.figure.dpi) for at in ats]
+    taken = [(across - dot, across + dot, height) for across, height in places]  # from, to, height
+    for point, (across, height) in zip(ordered, places, strict=True):
         name = _name(point.group)
         name = SHORT.get(name, name)
-        place = axes.transData.transform((point.cost.mean, point.value.mean)) * 72 / axes.figure.dpi
-        begin, height, down = place[0] + 5, place[1], -5.0  # not on the line of the front
+        begin, down = across + 5, -5.0  # not on the line of the front
         end = begin + letter * len(name)
         while any(begin < to and start < end and abs(height - down - other) < line for start, to, other in taken):
             down += 1
