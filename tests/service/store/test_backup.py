@@ -14,7 +14,8 @@ import pytest
 from evenkeel.errors import DataError, SettingsError
 from evenkeel.learning.contract import differences, snapshot
 from evenkeel.service.service import Service
-from evenkeel.service.store import backup
+from evenkeel.service.store import backup, seal
+from evenkeel.service.store.agreement import disagreement
 from evenkeel.service.store.backup import back_up, restore
 from evenkeel.service.store.check import check
 from evenkeel.service.store.model_folder import ModelFolder
@@ -52,6 +53,24 @@ def test_a_backup_of_a_running_service_continues_with_the_same_bits(
     assert not differences(snapshot(learner_of(running)), snapshot(learner_of(again)))
     assert report(again).learned + again.waiting == 24
     assert adds_up(again)
+
+
+def test_what_a_service_commits_while_its_journal_is_checked_does_not_count(
+    running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checksum, commits = seal._checksum, list[int]()
+
+    def after_a_commit(db: sqlite3.Connection) -> int:
+        """Compute the checksum after a commit that comes between the reading of it and of what it is of."""
+        monkeypatch.setattr(seal, "_checksum", checksum)
+        commits.append(running.waiting)
+        running.learn(examples(1, own="meanwhile", seed=9)).result()
+        return checksum(db)
+
+    monkeypatch.setattr(seal, "_checksum", after_a_commit)
+    assert disagreement(running.model_folder) is None
+    assert commits == [2]
+    assert running.waiting == 3
 
 
 def test_backups_made_while_it_learns_and_retires_versions_are_consistent(opened: Open, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def disagreement(model_folder: ModelFolder) -> str | None:
     if not path.exists() or not path.stat().st_size:  # SQLite would start an empty one, and delete the log
         return f"The journal {str(path)!r} is {'empty' if path.exists() else 'missing'}."
     with closing(open_unchanged(path)) as db:
+        db.execute("BEGIN")  # all that is read is of one moment, whatever a service commits meanwhile
         return _compare(db, model_folder, mark)
 
 
