@@ -282,6 +282,7 @@ def test_every_command_names_what_is_damaged_and_leaves_it_out(
     assert [entry.key for entry in Ledger(tmp_path).entries()] == [whole]
     assert Ledger(tmp_path).rebuild() == 1
     assert Ledger(tmp_path).damaged() == [file, tmp_path / headless]
+    assert [Ledger(tmp_path).finished(key) for key in (whole, short, headless, starting)] == [True, *[False] * 3]
     for command in (["list"], ["rebuild"], ["pack"], ["export", "-o", str(tmp_path / "runs.csv")]):
         code, _, err = call(capsys, "ledger", command[0], str(tmp_path), *command[1:])
         assert code == 0, err

@@ -81,7 +81,7 @@ class Ledger:
 
     def finished(self, key: str) -> bool:
         """Return whether a run is finished, by its own records: they count, whatever the index says."""
-        return isinstance(last_record(self.place(key)), Ended)
+        return isinstance(last_record(self.place(key)), Ended) and not self._has_lost_its_start(key)
 
     def step(self, key: str) -> int:
         """Return how far a run is, by its records."""
@@ -136,12 +136,12 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Return the finished runs, and add to the index what it lacks because a process was killed."""
         known = {each.key: each for each in read_lines(self.path / INDEX, Entry)}
-        return [known.get(key) or self.note_finished(key) for key in self._readable()]
+        return [known.get(key) or self.note_finished(key) for key in self.runs() if self.finished(key)]
 
     def rebuild(self) -> int:
         """Write the index again from the runs; return how many are finished."""
         with self._index_lock():
-            entries = [asdict(self._entry(key)) for key in self._readable()]
+            entries = [asdict(self._entry(key)) for key in self.runs() if self.finished(key)]
             write_whole(self.path / INDEX, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         return len(entries)
 
@@ -154,10 +154,6 @@ class Ledger:
     def damaged(self) -> list[Path]:
         """Return what cannot be read as a run: packed files, and folders of finished runs."""
         return [*self._files().damaged, *(self.folder(key) for key in self.runs() if self._has_lost_its_start(key))]
-
-    def _readable(self) -> list[str]:
-        """Return the finished runs, without those that are damaged."""
-        return [key for key in self.runs() if self.finished(key) and not self._has_lost_its_start(key)]
 
     def _has_lost_its_start(self, key: str) -> bool:
         """Return whether a run's folder has records, but not the first: one that is just starting may have none yet."""

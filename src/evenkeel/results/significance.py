@@ -28,7 +28,7 @@ class Comparison:
     wilcoxon: float | None
     t_corrected: float | None = None
     wilcoxon_corrected: float | None = None
-    measured: bool = True  # by the runs, whether they form pairs or not
+    measured: bool = True  # False: there are pairs, but none has the measure
 
     @property
     def significant(self) -> bool:
