@@ -55,6 +55,7 @@ def test_a_run_has_its_own_folder_by_default(
 def test_a_users_own_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("EVENKEEL_CACHE", str(tmp_path / "cache"))  # without what other tests decoded
     chance = np.random.default_rng(0)
     for split, count in (("train", 6), ("test", 2)):
         for name in ("cat", "dog", "cow", "hen"):
