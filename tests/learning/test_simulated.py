@@ -108,7 +108,7 @@ ACTIONS = (
 
 
 @pytest.mark.parametrize(
-    ("method", "adaptor", "action"), thinned((*pair, action) for pair in PAIRS for action in ACTIONS)
+    ("method", "adaptor", "action"), thinned(((*pair, action) for pair in PAIRS for action in ACTIONS), together=1)
 )
 @on_simulated_device
 def test_a_learner_on_a_device_does_what_it_does_on_the_cpu(
