@@ -27,7 +27,7 @@ from evenkeel.results.groups import (
 )
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.overview import measures_table
-from evenkeel.results.records import from_line, to_line
+from evenkeel.results.records import Session, from_line, to_line
 from evenkeel.results.run_files import RECORDS, Results, find_runs
 from tests.helpers.runs import make_run
 
@@ -236,3 +236,50 @@ def test_runs_without_an_order_are_sorted() -> None:
     ]
     shuffled = random.Random(0).sample(runs, len(runs))
     assert [(run.label, run.seed) for run in in_order(shuffled)] == [(run.label, run.seed) for run in runs]
+
+
+def with_code(run: Results, **versions: str) -> Results:
+    return replace(run, started=replace(run.started, versions={**run.started.versions, **versions}))
+
+
+def test_runs_of_edited_code_are_not_averaged_with_those_of_before() -> None:
+    part = {"method": {"name": "mine:Own"}}
+    old, new = (
+        [
+            with_code(make_run("Own", seed=seed, **part), **{"mine:Own": f"sha256 {digest} of mine.py"})
+            for seed in (0, 1)
+        ]
+        for digest in ("aa", "bb")
+    )
+    adapted = [with_code(make_run("Own + CBA", adaptor=True, **part), **new[0].started.versions)]
+    grouped = groups([*old, *new, *adapted])
+    assert [group.label for group in grouped] == [
+        *("Own (code sha256 aa of mine.py)", "Own (code sha256 bb of mine.py)", "Own + CBA"),
+    ]
+    assert [group.runs for group in grouped] == [old, new, adapted]
+    assert pairs(grouped) == [(grouped[1], grouped[2])]
+
+
+def test_an_adaptor_of_ones_own_is_paired_whatever_its_code() -> None:
+    plain = make_run("ER")
+    grouped = groups([plain, with_code(make_run("ER", adaptor="mine:Own"), **{"mine:Own": "sha256 aa of mine.py"})])
+    assert pairs(grouped) == [(grouped[0], grouped[1])]
+
+
+def test_a_method_that_was_renamed_stays_one() -> None:
+    def session(day: int) -> Session:
+        return Session(f"evenkeel grid {day}", f"2026-01-0{day}", 0, 1, 1.0, 0.0, None)
+
+    method = {"method": {"name": "er"}}
+    runs = [
+        replace(make_run(name, seed=seed, **method), sessions=[session(day)])
+        for seed, name, day in ((2, "baseline", 2), (3, "baseline", 2), (0, "plain", 1), (1, "plain", 1))
+    ]
+    adapted = [make_run("ER + CBA", seed=seed, adaptor=True, **method) for seed in range(4)]
+    one, other = groups([*runs, *adapted])
+    assert (one.label, [run.seed for run in one.runs]) == ("baseline", [0, 1, 2, 3])
+    assert len(paired(*pairs([one, other])[0])) == 4
+    own_streams = [
+        replace(run, started=replace(run.started, config={**run.started.config, "scenario": None})) for run in runs
+    ]
+    assert [group.label for group in groups(own_streams)] == ["baseline", "plain"]  # the names may be all that is known

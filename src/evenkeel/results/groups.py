@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenkeel.results.labels import APART, flat, labels, numbered
 from evenkeel.results.measures import Measure
-from evenkeel.results.records import bound_of, is_rar
+from evenkeel.results.records import LIBRARIES, bound_of, is_rar
 from evenkeel.results.run_files import Results
 
 ENOUGH = 3  # runs for an interval: Student's t of two is so wide that it says nothing
@@ -84,8 +84,8 @@ class Group:
 
     label: str
     runs: list[Results]
-    setting: str  # the config and data they share, as JSON
-    base: str  # the same without adaptor and name; equal for two groups that differ only in the adaptor
+    setting: str  # the config, data and own code they share, as JSON
+    base: str  # the same without the adaptor; equal for two groups that differ only in it
 
     @property
     def is_bound(self) -> bool:
@@ -123,25 +123,41 @@ def in_order(runs: Sequence[Results]) -> list[Results]:
 def groups(runs: Sequence[Results]) -> list[Group]:
     """Group runs whose configs differ only in the seed, in order of first appearance, with distinct labels.
 
-    A run counts once, because duplicates would feign certainty: of equal runs the furthest one is kept.
+    A run counts once, because duplicates would feign certainty: of equal runs the furthest one is kept. A group that
+    was renamed has the name of its latest run.
     """
     by_setting: dict[str, list[Results]] = {}
     for run in runs:
         by_setting.setdefault(_setting(run), []).append(run)
-    names = _labels([members[0] for members in by_setting.values()])
+    names = _labels([max(members, key=_begun) for members in by_setting.values()])
     grouped = []
     for label, (setting, members) in zip(names, by_setting.items(), strict=True):
         best: dict[Hashable, Results] = {}
         for run in sorted(members, key=lambda run: (run.ended is not None, len(run.tested), len(run.steps))):
             best[key_of(run)] = run
         kept = sorted(best.values(), key=lambda run: run.seed)
-        grouped.append(Group(label, kept, setting, _setting(kept[0], name=None, adaptor=None)))
+        grouped.append(Group(label, kept, setting, _setting(kept[0], adapted=False)))
     return grouped
 
 
-def _setting(run: Results, **instead: None) -> str:
-    config = {name: value for name, value in run.started.config.items() if name not in APART}
-    return json.dumps([{**config, **instead}, run.started.data], sort_keys=True)
+def _setting(run: Results, *, adapted: bool = True) -> str:
+    """Return what the runs of a group share; adapted: with the adaptor."""
+    config, own, apart = run.started.config, _own_code(run), {*APART}
+    if not adapted:
+        apart |= {"adaptor", "name"}
+        own.pop((config["adaptor"] or {}).get("name", ""), None)
+    elif config.get("scenario"):  # a stream of the user's own may have nothing but a name
+        apart.add("name")
+    return json.dumps([{key: config[key] for key in config if key not in apart}, run.started.data, own], sort_keys=True)
+
+
+def _own_code(run: Results) -> dict[str, str]:
+    """Return the digests of the files of the user's own parts, by part: the same config may mean another file."""
+    return {part: version for part, version in run.started.versions.items() if part not in LIBRARIES}
+
+
+def _begun(run: Results) -> str:
+    return run.sessions[-1].started if run.sessions else ""
 
 
 def key_of(run: Results) -> tuple[int, str]:
@@ -152,7 +168,9 @@ def key_of(run: Results) -> tuple[int, str]:
 def _labels(runs: Sequence[Results]) -> list[str]:
     """Return distinct labels: the names of the runs, and where several share one, the settings in which they differ."""
     settings = [
-        dict(flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}})) for run in runs
+        dict(flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}}))
+        | ({"code": ", ".join(own.values())} if (own := _own_code(run)) else {})
+        for run in runs
     ]
     marked = list[str]()
     for label, run in zip(labels([run.label for run in runs], settings), runs, strict=True):

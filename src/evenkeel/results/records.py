@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+LIBRARIES = ("evenkeel", "python", "torch", "numpy")  # whose versions are recorded
+
 
 @dataclass(frozen=True)
 class Started:
@@ -14,7 +16,7 @@ class Started:
 
     kind: ClassVar[str] = "start"
     config: Mapping[str, Any]  # complete: every default is written out
-    versions: Mapping[str, str]  # of evenkeel, python, torch, numpy
+    versions: Mapping[str, str]  # of LIBRARIES, and of parts of the user's own: by name, a digest of their file
     threads: int
     data: Mapping[str, Any]  # name, digest, train and test (numbers of samples), classes (names)
     tasks: list[Mapping[str, Any]]  # of each: name, classes (indices), samples, steps; one dummy task for a bare stream
