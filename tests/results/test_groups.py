@@ -5,6 +5,7 @@ from dataclasses import replace
 from io import StringIO
 from math import sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,7 @@ def with_code(run: Results, **versions: str) -> Results:
 
 
 def test_runs_of_edited_code_are_not_averaged_with_those_of_before() -> None:
-    part = {"method": {"name": "mine:Own"}}
+    part: dict[str, Any] = {"method": {"name": "mine:Own"}}
     old, new = (
         [
             with_code(make_run("Own", seed=seed, **part), **{"mine:Own": f"sha256 {digest} of mine.py"})
@@ -270,7 +271,7 @@ def test_a_method_that_was_renamed_stays_one() -> None:
     def session(day: int) -> Session:
         return Session(f"evenkeel grid {day}", f"2026-01-0{day}", 0, 1, 1.0, 0.0, None)
 
-    method = {"method": {"name": "er"}}
+    method: dict[str, Any] = {"method": {"name": "er"}}
     runs = [
         replace(make_run(name, seed=seed, **method), sessions=[session(day)])
         for seed, name, day in ((2, "baseline", 2), (3, "baseline", 2), (0, "plain", 1), (1, "plain", 1))

@@ -1,9 +1,11 @@
 """The network's optimizer: created by the user, described for a checkpoint, and created again from it."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from evenkeel.errors import CheckpointError, SettingsError
@@ -62,19 +64,33 @@ def make_optimizer_again(facts: dict[str, Any], given: Optimizer | MakeOptimizer
 
 @torch.no_grad()
 def lean_step(optimizer: Adam) -> None:
-    """Take a step of a fused Adam over a single group, without what its own `step` does around the same operations.
+    """Take a step of an Adam over a single group, if it is fused without what its own `step` does around the kernel.
 
-    For a few small weights that takes several times as long. The first step creates the averages, so it is torch's.
+    For a few small weights that takes several times as long. The kernel takes all numbers to be side by side, also
+    where there is room between the rows of a matrix that grows; such a matrix is copied for it, and back.
     """
     (group,) = optimizer.param_groups
-    weights = [weight for weight in group["params"] if weight.grad is not None]
-    states = [optimizer.state[weight] for weight in weights]
-    if not (group["fused"] and all(states)):
+    if not group["fused"]:
         optimizer.step()
         return
+    weights = [weight for weight in group["params"] if weight.grad is not None]
+    states = [optimizer.state[weight] or _begun(optimizer, weight) for weight in weights]
     averages, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+    changed = [weights, averages, squares]
+    dense = [[each.contiguous() for each in tensors] for tensors in changed]
+    gradients = [weight.grad.contiguous() for weight in weights]
     options = {name: group[name] for name in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
     beta1, beta2 = group["betas"]
     torch._foreach_add_(steps, 1)
-    gradients = [weight.grad for weight in weights]
-    torch._fused_adam_(weights, gradients, averages, squares, [], steps, beta1=beta1, beta2=beta2, **options)
+    torch._fused_adam_(dense[0], gradients, dense[1], dense[2], [], steps, beta1=beta1, beta2=beta2, **options)
+    for tensor, copy in zip(chain(*changed), chain(*dense), strict=True):
+        if copy is not tensor:
+            tensor.copy_(copy)
+
+
+def _begun(optimizer: Adam, weight: Tensor) -> dict[str, Tensor]:
+    """Return the state of Adam before its first step."""
+    state: dict[str, Tensor] = optimizer.state[weight]
+    state["step"] = torch.zeros((), device=weight.device)
+    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
+    return state

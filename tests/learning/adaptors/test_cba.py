@@ -296,6 +296,46 @@ def test_a_loaded_adaptor_has_rows_of_the_same_length_and_grows_in_them(tmp_path
     assert not differences(snapshot(again), snapshot(original))
 
 
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "first step"])
+def test_adam_steps_each_weight_by_its_own_gradient_however_much_g_has_grown(begun: bool) -> None:
+    """The fused kernel knows nothing of the room between rows: it is compared with an Adam that is not fused."""
+    adaptor = ek.CBA(hidden=(8,), every=1, lr=0.1)
+    one = learner(ek.ER(), adaptor)
+    if begun:
+        learn_all(one, images())
+    generator = torch.Generator().manual_seed(0)
+    for outputs in range(5, 16):  # most of these widths have room to spare
+        adaptor.grow(outputs)
+        weights = adaptor.optimizer.param_groups[0]["params"]
+        plain = [weight.detach().clone(memory_format=torch.contiguous_format).requires_grad_() for weight in weights]
+        reference = Adam(plain, lr=0.1, foreach=False)
+        for weight, same in zip(weights, plain, strict=True):
+            if state := adaptor.optimizer.state[weight]:
+                reference.state[same] = {name: value.clone() for name, value in state.items()}
+            weight.grad = torch.randn(weight.shape, generator=generator)
+            same.grad = weight.grad.clone()
+        adaptor.after_step(learned=True)
+        reference.step()
+        torch.testing.assert_close(weights, plain)
+        first = weights[0].detach()
+        room = first.as_strided((8, first.stride(0)), (first.stride(0), 1))[:, outputs:]
+        assert not room.any(), f"a class to come would not start at zero, after {outputs} outputs"
+
+
+def test_resume_is_exact_after_each_class_that_came_alone(tmp_path: Path) -> None:
+    net = ek.mlp(features=6, classes=2, hidden=(8,))
+    straight = ek.Learner(net, ek.ER(), adaptor=ek.CBA(hidden=(8,), every=1), memory=20)
+    x = torch.randn(12, 4, 6, generator=torch.Generator().manual_seed(0))
+    for number, each in enumerate(x):
+        straight.save(tmp_path / "learner.ek")
+        again = ek.Learner.load(tmp_path / "learner.ek")
+        for _ in range(2):
+            assert again.learn(each, [number, max(0, number - 1)] * 2) == straight.learn(
+                each, [number, max(0, number - 1)] * 2
+            )
+        assert not differences(snapshot(again), snapshot(straight))
+
+
 def row_lengths(*learners: ek.Learner) -> list[int]:
     """Return the strides of the rows of the adaptors' input layers."""
     adaptors = [each.adaptor for each in learners]
