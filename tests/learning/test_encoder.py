@@ -50,7 +50,7 @@ def features(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("adaptor", ["none", "cba", "prior"])
-@pytest.mark.parametrize("method", ["er", "derpp", "icarl", "lucir", "clser", "scr", "bic"])
+@pytest.mark.parametrize("method", ["er", "derpp", "icarl", "lucir", "clser", "scr"])  # BiC looks at the samples given
 def test_a_learner_behind_an_encoder_equals_one_that_is_given_its_outputs(method: str, adaptor: str) -> None:
     if adaptor != "none" and ek.METHODS[method]().no_adaptor:
         pytest.skip("the method takes no adaptor")
@@ -67,6 +67,20 @@ def test_a_learner_behind_an_encoder_equals_one_that_is_given_its_outputs(method
     assert one.memory.column("x").shape[1:] == (6,)
     x, y = STREAM[-1]
     assert one.alignment(x, y) == other.alignment(one._inputs.encode(x), y)
+
+
+def test_bic_holds_out_the_same_samples_in_batches_of_any_size() -> None:
+    """The last bits of an encoder's outputs depend on the size of the batch."""
+    x = torch.randint(256, (120, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    y = torch.arange(len(x)) % 4
+    one, sides = make("bic", memory=400), list[set[int]]()
+    for size in (10, 7, 1):
+        for part, labels in zip(x.split(size), y.split(size), strict=True):
+            one.learn(part, labels, key=[f"{place}" for place in part.flatten(1).long().sum(dim=1).tolist()])
+        assert one.method.held is not None
+        sides.append(set(one.method.held.column("key").tolist()))
+    assert len(sides[0]) > 5
+    assert sides[0] == sides[1] == sides[2]
 
 
 class Counting(nn.Module):

@@ -226,6 +226,24 @@ NETS: dict[str, tuple[str, Callable[[], ek.Learner]]] = {
 }
 
 
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_an_encoder_of_another_dtype_is_exported(dtype: torch.dtype, suffix: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(4, 6), nn.ReLU()).to(dtype)
+    learner = ek.Learner(ek.Net(nn.Identity(), nn.Linear(6, 3), encoder=encoder), ek.ER(), memory=12)
+    for x, y in vectors():
+        learner.learn(x, y)
+    path = tmp_path / f"model{suffix}"
+    export.export(learner.snapshot(), path)
+    x = inputs(learner)
+    probabilities, _ = opened(path)(x)
+    rounding = 0.02 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(
+        torch.as_tensor(probabilities).double(), torch.tensor(learner.predict_proba(x)), atol=rounding, rtol=0
+    )
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if "lucir" in name else []) for name in NETS]
 )

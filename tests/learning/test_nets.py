@@ -299,6 +299,10 @@ def test_a_model_that_does_something_after_its_head_cannot_be_split(then: Callab
     net = Net.split(Afterthought(then))
     with pytest.raises(SettingsError, match=r"does something after its head .* Net\(backbone, head\)"):
         net(inputs())
+    encoder = Net.split(Afterthought(then), frozen=True).encoder
+    assert encoder is not None
+    with pytest.raises(SettingsError, match="does something after its head"):
+        encoder(inputs())
 
 
 @pytest.mark.parametrize(

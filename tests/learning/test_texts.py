@@ -78,7 +78,6 @@ WRONG: dict[str, Any] = {
     "an image": torch.zeros(2, 1, 8, 8, dtype=torch.uint8),
     "one text": "play a song",
     "mixed": ["play", 3],
-    "nothing": [],
 }
 
 
@@ -86,6 +85,16 @@ WRONG: dict[str, Any] = {
 def test_what_is_no_list_of_texts_is_refused(x: Any) -> None:
     with pytest.raises(InputError, match=r"takes texts\. Give a list of them, not"):
         learner(Words()).learn(x, ["music", "bank"])
+
+
+@pytest.mark.parametrize("nothing", [[], (), np.array([], dtype=str)], ids=["list", "tuple", "array"])
+def test_no_texts_have_no_predictions_and_are_an_empty_batch(nothing: Any) -> None:
+    one = learner(Words())
+    with pytest.raises(InputError, match="The batch is empty"):
+        one.learn(nothing, [])
+    one.learn(TEXTS, LABELS)
+    assert one.predict(nothing).shape == (0,)
+    assert one.predict_proba(nothing).shape == (0, len(one.classes))
 
 
 def test_a_learner_without_an_encoder_says_that_texts_need_one() -> None:

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from evenkeel.errors import InputError, MethodError, SettingsError, at_least_zero, fraction, one_of, whole_number
 from evenkeel.learning.adaptors import Adaptor
+from evenkeel.learning.augment import Augment
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
@@ -97,8 +98,14 @@ def require_outputs(net: Net, classes: int) -> None:
 
 
 def require_precision(precision: Precision, net: Net) -> None:
-    """Raise SettingsError if a precision other than float32 is asked for, and the weights are not of float32."""
+    """Raise SettingsError if the weights are too coarse to be trained, or not of float32 where that is needed."""
     dtype = next(net.head.parameters()).dtype
+    if dtype not in (torch.float32, torch.float64):
+        kind = str(dtype).removeprefix("torch.")
+        raise SettingsError(
+            f"The weights of this net are of {kind}, in which small updates are lost. Give net.float(), and "
+            "precision='bf16' for the speed; an encoder, which is not trained, may have any dtype."
+        )
     if precision != "float32" and dtype != torch.float32:
         kind = str(dtype).removeprefix("torch.")
         raise SettingsError(f"precision={precision!r} is for weights of float32, but those of this net are of {kind}.")
@@ -123,6 +130,20 @@ def require_room(memories: Sequence[Memory], x: Tensor) -> None:
         whole, *parts = (memory.capacity for memory in memories)
         apart = "".join(f", of which {part} are held out," for part in parts)
         raise InputError(f"memory={whole!r}{apart} cannot hold one sample, which takes {needed:,} bytes.")
+
+
+def require_views(augment: Augment | None, sample: Tensor) -> None:
+    """Raise InputError if `augment` changes the shape or dtype of a sample; it raises itself if it cannot take one."""
+    if augment is None:
+        return
+    view: object = augment(sample.clone(), torch.Generator())
+    if not isinstance(view, Tensor):
+        raise InputError(f"augment must return a tensor, but returned a {type(view).__name__}.")
+    if view.shape != sample.shape or view.dtype != sample.dtype:
+        raise InputError(
+            f"augment must keep shape and dtype, but it turned {tuple(sample.shape)} {sample.dtype} into "
+            f"{tuple(view.shape)} {view.dtype}."
+        )
 
 
 def make_cosine(net: Net, method: Method, optimizer: object) -> None:

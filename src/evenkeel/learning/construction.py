@@ -15,10 +15,11 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer, make_optimizer
 from evenkeel.learning.rng import Generators
 from evenkeel.learning.step import Step
-from evenkeel.learning.torch_utils import compile_in_place
+from evenkeel.learning.torch_utils import compile_in_place, trainable
 from evenkeel.learning.types import Decay, Precision, Statistics
 
 
+@trainable()
 def connect(
     net: Net,
     method: Method,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import SettingsError
+from evenkeel.learning.cut import Cut
 from evenkeel.learning.texts import packed, takes_texts, unpacked
 
 BATCH = 128  # samples per forward
@@ -32,6 +33,7 @@ class Encoder:
             raise SettingsError(f"encoder is a {type(module).__name__}; give an nn.Module.")
         self.module = module.eval().requires_grad_(False)
         self.takes_texts = takes_texts(module)
+        self.cut: Cut | None = None  # where the module was cut, if it is a whole model without its head
 
     @cached_property
     def digest(self) -> str:
@@ -47,16 +49,23 @@ class Encoder:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (n, ...) features of network inputs, on their device and, unless they are texts, of their dtype."""
+        if self.takes_texts and not len(x):  # a tokenizer takes one text at least
+            return torch.zeros(0, *self.shape_behind(()), device=x.device)
         like = next(self.module.parameters(), x)
         if like.device != x.device:
             self.module.to(x.device)
         with torch.no_grad():
             parts = [
-                output(self.module(unpacked(part) if self.takes_texts else part.to(like.dtype)))
-                for part in x.split(BATCH)
+                self._features(unpacked(part) if self.takes_texts else part.to(like.dtype)) for part in x.split(BATCH)
             ]
         features = torch.cat(parts)
         return features.to(x.device) if self.takes_texts else features.to(x.dtype)
+
+    def _features(self, x: object) -> Tensor:
+        features = output(self.module(x))
+        if self.cut is not None:
+            self.cut.require_passed_on(features)
+        return features
 
     def shape_behind(self, sample: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the features of a sample of this shape."""

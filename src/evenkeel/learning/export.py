@@ -3,7 +3,8 @@
 The file holds the preparation of the input, the network with the method's way of predicting, and the labels, but not
 memory, teachers, optimizer or adaptor. `x` is what `predict` takes, uint8 images or float32 features, any number of
 samples; the outputs are `probabilities` (n, classes), float32, and `index` (n,), int64, of the most likely label. An
-encoder of texts is left out, as its tokenizer is no graph of operations: `x` is then what it returns.
+encoder in half precision becomes one of float32, which every runtime has. An encoder of texts is left out, as its
+tokenizer is no graph of operations: `x` is then what it returns.
 """
 
 import io
@@ -79,7 +80,8 @@ class _Predictor(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         prepared = self.inputs.scaled(x.clone())  # a network may write into its input
         if self.encoder is not None:
-            prepared = output(self.encoder(prepared))
+            like = next(self.encoder.parameters(), prepared)
+            prepared = output(self.encoder(prepared.to(like.dtype))).to(prepared.dtype)
         scores: Tensor = self.scores(prepared)[:, : self.known]
         return {"probabilities": scores.softmax(dim=1, dtype=torch.float32), "index": scores.argmax(dim=1)}
 
@@ -111,12 +113,17 @@ def _predictor(copy: Classifier) -> _Predictor:
     """Return the predictor of a copied classifier, on the CPU."""
     scores = copy.method.exported(copy.net, copy.memory).cpu().requires_grad_(False)
     front = None if copy.inputs.takes_texts else copy.inputs.encoder
-    encoder = None if front is None else deepcopy(front.module).cpu()
+    encoder = None if front is None else _not_half(deepcopy(front.module).cpu())
     parts = [scores] if encoder is None else [scores, encoder]
     for tensor in chain.from_iterable(chain(part.parameters(), part.buffers()) for part in parts):
         tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)  # else torch.export.save warns
     inputs = InputSpec(next(copy.net.cpu().head.parameters()), copy.inputs.normalize)
     return _Predictor(scores, inputs, len(copy.classes), encoder)
+
+
+def _not_half(encoder: nn.Module) -> nn.Module:
+    halves = (torch.bfloat16, torch.float16)
+    return encoder.float() if any(weight.dtype in halves for weight in encoder.parameters()) else encoder
 
 
 # The description in a file

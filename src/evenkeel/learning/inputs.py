@@ -92,6 +92,10 @@ class InputSpec:
         """Record the shape and dtype of these samples: later ones must have the same."""
         self.shape, self.dtype = self._sample(batch), batch.dtype
 
+    def forget_shape(self) -> None:
+        """Take any samples again, as before the first batch."""
+        self.shape = self.dtype = None
+
     def encode(self, batch: Tensor) -> Tensor:
         """Return samples as they are stored: those given, or what the encoder makes of them."""
         if self.encoder is None:
@@ -126,7 +130,9 @@ def _as_texts(x: object) -> Tensor:
     """Return texts, or the bytes that a data set has of them, as (n, bytes)."""
     if are_texts(x):
         return torch.from_numpy(packed(cast("Sequence[str]", x)))
-    batch = torch.as_tensor(x) if isinstance(x, Tensor | np.ndarray) and len(x) else None
+    if isinstance(x, list | tuple | np.ndarray) and len(x) == 0:
+        return torch.zeros(0, 1, dtype=torch.uint8)
+    batch = torch.as_tensor(x) if isinstance(x, Tensor | np.ndarray) else None
     if batch is None or batch.dtype != torch.uint8 or batch.dim() != 2:
         what = f"a {type(x).__name__}" if batch is None else f"{batch.dtype} of shape {tuple(batch.shape)}"
         raise InputError(f"The encoder of this learner takes texts. Give a list of them, not {what}.")

@@ -28,6 +28,7 @@ from evenkeel.learning.optimizers import MakeOptimizer
 from evenkeel.learning.registry import named_arguments
 from evenkeel.learning.rng import make_generator
 from evenkeel.learning.step import Step
+from evenkeel.learning.torch_utils import trainable
 from evenkeel.learning.types import Decay, Precision, PredictWith, Statistics, StepRecord
 
 PARTS = ("net", "method", "adaptor", "memory", "optimizer", "augment", "normalize", "classes", "device")
@@ -178,7 +179,7 @@ class Learner:
 
     def learn(self, x: object, y: object, *, key: object = None) -> StepRecord:
         """Learn one batch. `key`: identifies the samples for a later `forget`, one per sample or one for all."""
-        with computing(self.device):
+        with computing(self.device), trainable():
             return self._learn(x, y, key)
 
     def _learn(self, x: object, y: object, key: object) -> StepRecord:
@@ -189,21 +190,23 @@ class Learner:
             raise InputError(f"x has {len(batch)} samples but y has {len(labels)} labels.")
         keys = hash_keys(key, len(batch))
         new = self.labels.unknown(labels)
-        if self._inputs.shape is None:
+        is_first = self._inputs.shape is None
+        if is_first:
             self._inputs.fits(batch, self._classifier.classify)
             compatibility.require_room(self.memories, self._inputs.encode(batch[:1]))
-            if self.augment is not None:
-                self.augment(batch[:1].clone(), torch.Generator())  # raises if it cannot process such samples
+            compatibility.require_views(self.augment, batch[:1])
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._inputs.accept(batch)
         self.labels.add(new)
         rows = {"x": self._inputs.encode(batch), "y": self.labels.outputs(labels), "key": keys}
         try:
-            rows, apart = self._step.without_held_out(rows)
+            rows, apart = self._step.without_held_out(rows, batch)
             outcomes = self._step.train(rows, self.repeats)
         except BaseException:
             self.labels.drop(new)  # a label that was not learned must not be predicted
+            if is_first:
+                self._inputs.forget_shape()
             raise
         if self.method.held is not None and len(apart["y"]):
             self.method.held.insert(apart, self._generators["memory"])
@@ -226,7 +229,7 @@ class Learner:
         """Signal the end of a task. Most methods ignore it; for one with `needs_boundaries`, everything belongs to the
         first task until this is called.
         """
-        with computing(self.device), torch.inference_mode(False), torch.enable_grad():
+        with computing(self.device), trainable():
             self.method.boundary(self.net, self.memory)
         if self.adaptor is not None:
             self.adaptor.boundary()
@@ -236,14 +239,16 @@ class Learner:
 
         The weights keep what they learned from them; nothing here can undo that.
         """
-        return sum(memory.remove(key) for memory in self.memories)
+        with trainable():
+            return sum(memory.remove(key) for memory in self.memories)
 
     def grow(self, outputs: int) -> None:
         """Make room for `outputs` classes: in the head, in each net the method holds, in the adaptor, in stored logits.
 
         `learn` calls it when a new label has no free output. The existing logits keep every bit.
         """
-        growth.grow(self._step, outputs)
+        with trainable():
+            growth.grow(self._step, outputs)
 
     # Predicting
 
@@ -285,7 +290,7 @@ class Learner:
         if not len(self.memory) or any(label not in self.labels for label in labels):
             return None
         generator = make_generator(self.seed, f"alignment {self.step}")
-        with torch.inference_mode(False), torch.enable_grad():
+        with trainable():
             return self._step.alignment(self._inputs.encode(batch), self.labels.outputs(labels), generator)
 
     # Saving and resuming
@@ -305,6 +310,7 @@ class Learner:
         return facts, checkpoint.tensors_of(self._step)
 
     @classmethod
+    @trainable()
     def load(
         cls,
         path: str | os.PathLike[str],

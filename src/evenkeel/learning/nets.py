@@ -1,18 +1,15 @@
 """Networks: a backbone that computes features, and a head that turns them into logits. Any modules can be used."""
 
 import copy
-import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import SettingsError, nearest
+from evenkeel.learning.cut import Cut
 from evenkeel.learning.encoder import Encoder
 from evenkeel.learning.heads import CosineHead, GrowingHead
 from evenkeel.learning.registry import Recipe
-from evenkeel.learning.torch_utils import tensor_version
 
 PREDICT_BATCH = 128  # samples per forward outside a step: the fastest for a conv net, see benchmarks/run_cost.py
 
@@ -46,7 +43,7 @@ class Net(nn.Module):
         self.head = head
         self.recipe: Recipe | None = None  # how to rebuild this net; None for a user's own modules
         self.growth: list[int] = []  # outputs after each growth, so that a checkpoint can grow a new net the same way
-        self._cut: _Cut | None = None
+        self._cut: Cut | None = None
 
     @classmethod
     def split(cls, model: nn.Module, head: str = "fc", *, frozen: bool = False) -> "Net":
@@ -67,9 +64,12 @@ class Net(nn.Module):
                 f"head={head!r} is not a linear layer of this {type(model).__name__}. Its last linear layers: "
                 f"{choices}.{nearest(head, linear)}"
             )
-        cut = _Cut()
+        cut = Cut()
         net = cls(_replace(model, head.split("."), cut), model.get_submodule(head), frozen=frozen)
-        net._cut = None if frozen else cut
+        if net.encoder is None:
+            net._cut = cut
+        else:
+            net.encoder.cut = cut
         return net
 
     @property
@@ -84,11 +84,8 @@ class Net(nn.Module):
         out = self.backbone(x)
         if isinstance(out, Mapping):  # Hugging Face models return a mapping
             out = out.get("logits")
-        if self._cut is not None and not torch.compiler.is_compiling() and not self._cut.passed_on(out):
-            raise SettingsError(
-                "The model does something after its head (a softmax, say), so it cannot be cut there. "
-                "Give the two parts instead: Net(backbone, head)."
-            )
+        if self._cut is not None:
+            self._cut.require_passed_on(out)
         if not isinstance(out, Tensor) or len(out) != len(x):
             actual = f"{len(out)} rows" if isinstance(out, Tensor) else f"a {type(out).__name__}"
             raise SettingsError(
@@ -144,28 +141,6 @@ class Net(nn.Module):
         assert isinstance(self.head, GrowingHead)
         self.growth.append(outputs)
         return self.head.grow(outputs, seed)
-
-
-class _Cut(nn.Module):
-    """A placeholder for the head that records its last output, so that Net can check whether the model changes it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._passed: weakref.ref[Tensor] | None = None
-        self._version = 0
-
-    def forward(self, features: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            self._passed, self._version = weakref.ref(features), tensor_version(features)
-        return features
-
-    def passed_on(self, out: object) -> bool:
-        """Return whether `out` is the last output of this module and has not been written to since."""
-        last = None if self._passed is None else self._passed()
-        return last is not None and last is out and tensor_version(last) == self._version
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_passed": None}  # a weak reference cannot be pickled
 
 
 def _replace(module: nn.Module, path: Sequence[str], new: nn.Module) -> nn.Module:

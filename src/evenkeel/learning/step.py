@@ -72,11 +72,14 @@ class Step:
                 self.average.follow()
         return outcome
 
-    def without_held_out(self, rows: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the rows to train on and those that the method holds out; most methods have no memory for any."""
+    def without_held_out(self, rows: dict[str, Tensor], given: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the rows to train on and those that the method holds out; most methods have no memory for any.
+
+        `given`: the samples as they came. An encoder's outputs differ in their last bits from batch to batch.
+        """
         if self.method.held is None:
             return rows, {}
-        chosen = self.method.hold_out(rows["x"], rows["y"], self.memory, self.generators["memory"])
+        chosen = self.method.hold_out(given, rows["y"], self.memory, self.generators["memory"])
         kept, apart = ({name: column[which] for name, column in rows.items()} for which in (~chosen, chosen))
         return kept, apart
 
@@ -85,9 +88,8 @@ class Step:
         if not len(rows["y"]):
             return []
         x = sent(rows["x"], self.memory.place or self.device)
-        with torch.inference_mode(False), torch.enable_grad():
-            updates = repeats if self.method.trains else 0
-            outcomes = [self(x, rows["y"], first=place == 0) for place in range(updates)]
+        updates = repeats if self.method.trains else 0
+        outcomes = [self(x, rows["y"], first=place == 0) for place in range(updates)]
         columns = outcomes[0].columns if outcomes else {}  # as they were before any update on these samples
         if self.method.rehearses:
             self.memory.insert({**rows, "x": x, **columns}, self.generators["memory"])

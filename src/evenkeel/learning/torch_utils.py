@@ -60,6 +60,13 @@ def copied(state: Any) -> Any:
     return state if isinstance(state, int | float | str | None) else copy.deepcopy(state)
 
 
+@contextmanager
+def trainable() -> Iterator[None]:
+    """Leave the modes of torch that a caller may be in: a tensor made in inference mode can never be trained."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
 @torch.no_grad()
 def with_rows(tensor: Tensor, rows: int) -> Tensor:
     """Return a tensor with more rows, of zeros. Most calls copy nothing: the storage grows by half at a time."""

@@ -59,7 +59,10 @@ class Method(nn.Module, ABC):
         """Take a part of the capacity of the learner's empty memory, if needed: `self.held = memory.split(0.1)`."""
 
     def hold_out(self, x: Tensor, y: Tensor, memory: Memory, generator: torch.Generator) -> Tensor:
-        """Return (samples,) which of an incoming batch are not trained on, but go to `held`. Default: none."""
+        """Return (samples,) which of an incoming batch are not trained on, but go to `held`. Default: none.
+
+        `x` are the samples as they came, before any encoder.
+        """
         return torch.zeros_like(y, dtype=torch.bool)
 
     @abstractmethod

@@ -15,7 +15,7 @@ from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods.base import Method, cross_entropy
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import global_seed, next_seed
-from evenkeel.learning.torch_utils import running_statistics, sent, version
+from evenkeel.learning.torch_utils import running_statistics, sent, trainable, version
 from evenkeel.learning.types import Draw, View
 
 CLIP = 10.0  # the greatest norm of a gradient, as in the original
@@ -29,9 +29,9 @@ class GDumb(Method):
     on memory: SGD with momentum 0.9, in batches of `batch`, for `epochs` passes. The first has a tenth of the rate; in
     the others it falls from `lr` to `least_lr` along a cosine, again and again, each time over twice as many passes, so
     that 256 end with a fall. Samples are augmented as in any other method; a batch of images is mixed by CutMix with
-    probability `cutmix`. Only classes in memory compete. The trained net is kept until net or memory change, and is in
-    no checkpoint: training again gives the same bits. With an anytime curve a run trains a net for each of its points,
-    so leave that out (evaluation.every = 0).
+    probability `cutmix`. Only classes in memory compete in it. The trained net is kept until net or memory change, and
+    is in no checkpoint: training again gives the same bits. With an anytime curve a run trains a net for each of its
+    points, so leave that out (evaluation.every = 0).
     """
 
     memory_policy = "balanced"
@@ -70,7 +70,7 @@ class GDumb(Method):
         """Return a copy of `net` trained on memory."""
         seed, y = int(self.seed), memory.column("y")
         generator, classes = torch.Generator().manual_seed(seed), y.unique()
-        with global_seed(seed, next(net.parameters()).device), torch.inference_mode(False), torch.enable_grad():
+        with global_seed(seed, next(net.parameters()).device), trainable():
             net = copy.deepcopy(net)
             trained = [weight for weight in net.parameters() if weight.requires_grad]
             optimizer = SGD(trained, lr=self.lr, momentum=0.9, weight_decay=1e-6)
