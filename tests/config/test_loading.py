@@ -7,7 +7,7 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.config.composition import names
-from evenkeel.config.loading import presets
+from evenkeel.config.loading import differences, presets
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import load_config
 from evenkeel.experiment.setup import new_learner, planned
@@ -72,6 +72,22 @@ def test_a_setting_that_may_be_none_is_written_as_it_is_listed() -> None:
     data = load_config({}, ["data={name='folder', path='x', size='none'}"]).data
     assert data == load_config({}, ["data={name='folder', path='x'}"]).data
     assert data["size"] is None
+
+
+def test_a_setting_that_is_none_is_not_taken_for_its_default() -> None:
+    given = {"data": {"name": "huggingface", "path": "x", "test": None}}
+    config = load_config(given)
+    assert config.data["test"] is None
+    dumped = config.model_dump(mode="json")
+    assert dumped["data"] == {"name": "huggingface", "path": "x", "test": "none"}
+    assert load_config(dumped) == config
+    default = load_config({"data": {"name": "huggingface", "path": "x"}}).model_dump(mode="json")
+    assert [(where, was, repr(is_)) for where, was, is_ in differences(dumped, default)] == [
+        ("data.test", "none", "not given")
+    ]
+    as_before = {**dumped, **given}  # records had null
+    assert differences(as_before, dumped) == []
+    assert [where for where, *_ in differences(as_before, default)] == ["data.test"]
 
 
 def test_every_preset_makes_a_learner() -> None:

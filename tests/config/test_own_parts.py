@@ -388,3 +388,13 @@ def test_a_search_tries_settings_of_own_parts(own_module: str, capsys: pytest.Ca
     assert best.net["encoder"]["name"] == f"{own_module}:encoder"
     *_, last = ek.run(best)
     assert isinstance(last, ek.Ended)
+
+
+def test_a_search_writes_none_as_none(own_module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("base.toml").write_text(RUN.replace("MODULE", own_module))
+    search = 'base = "base.toml"\ntasks = 1\nheld_out = 0.25\ntrials = "all"\n[space]\n"memory.capacity" = [8, 9]\n'
+    Path("space.toml").write_text(f'{search}[set]\n"method.share" = "none"\n"net.encoder.width" = "none"\n')
+    code, out, err = call(capsys, "tune", "space.toml", "--out", "search", "--workers", "0")
+    assert code == 0, (out, err)
+    best = ek.load_config("search/best.toml")
+    assert (best.method["share"], best.net["encoder"]["width"]) == (None, None)

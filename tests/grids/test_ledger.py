@@ -52,6 +52,11 @@ def test_a_key_says_what_a_run_is() -> None:
     assert all(len(key) == 16 for key in keys)
 
 
+def test_none_and_the_default_that_it_replaces_are_two_runs() -> None:
+    data = [{"name": "core50", "size": size} for size in ("none", 32, 64)]
+    assert len({run_key(ek.load_config({"data": each})) for each in data}) == 3
+
+
 def test_the_key_of_a_run_is_that_of_its_records() -> None:
     """Otherwise a recorded run would not be found again."""
     asked = ek.load_config("digits", ["limits.train=5", "method.name=icarl", "evaluation.every=0", "threads=1"])

@@ -29,12 +29,13 @@ import evenkeel as ek
 
 
 class Cautious(ek.Method):
-    def __init__(self, *, share: float = 0.5):
+    def __init__(self, *, share: float | None = 0.5):
         super().__init__()
         self.share = share
 
     def loss(self, new, old):
-        return self.share * ek.cross_entropy(new) + sum(ek.cross_entropy(view) for view in old)
+        share = 1 if self.share is None else self.share
+        return share * ek.cross_entropy(new) + sum(ek.cross_entropy(view) for view in old)
 
 
 class Half(ek.Adaptor):
@@ -55,8 +56,8 @@ def build(*, classes, features, hidden=8):  # neither annotated nor seeded
     return ek.Net(body, nn.Linear(hidden, classes))
 
 
-def encoder(*, features, width=6):  # random, as the seed of the run says
-    return nn.Sequential(nn.Flatten(), nn.Linear(features, width), nn.Dropout(0.5))
+def encoder(*, features, width: int | None = 6):  # random, as the seed of the run says
+    return nn.Sequential(nn.Flatten(), nn.Linear(features, width or features), nn.Dropout(0.5))
 
 
 def fronted(*, classes, features):

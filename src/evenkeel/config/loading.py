@@ -141,12 +141,24 @@ def _fields(model: type[BaseModel], above: Sequence[str]) -> dict[str, Any]:
     return dict(model.model_fields)
 
 
+class _NotGiven:
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN = _NotGiven()
+
+
 def differences(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    """Return where two dumped configs or records differ, with both values; None and "none" are the same."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = dict.fromkeys([*old, *new])
         return [
             each
             for name in names
-            for each in differences(old.get(name), new.get(name), f"{where}.{name}".removeprefix("."))
+            for each in differences(
+                old.get(name, NOT_GIVEN), new.get(name, NOT_GIVEN), f"{where}.{name}".removeprefix(".")
+            )
         ]
-    return [] if old == new else [(where, old, new)]
+    same = old == new or (old in (None, "none") and new in (None, "none"))
+    return [] if same else [(where, old, new)]

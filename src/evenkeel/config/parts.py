@@ -142,8 +142,20 @@ def written(where: str, table: PartSettings, kind: Kind) -> PartSettings:
     if name not in kind.registry:  # the user's own data
         return table
     defaults = to_jsonable_python(_defaults(_settings(kind.registry[name], kind)))
-    settings = {key: value for key, value in table.items() if key != "name"}
+    settings = {key: value for key, value in _with_none(table, kind).items() if key != "name"}
     return {"name": name, **without_later_defaults(where, name, settings, defaults)}
+
+
+def _with_none(table: PartSettings, kind: Kind) -> PartSettings:
+    """Return a table with "none" for settings that are none, but not by default.
+
+    TOML has no None and run keys leave it out, so the setting would be read back as its default.
+    """
+    fields = _settings(kind.registry[table["name"]], kind).model_fields
+    absent = [key for key, value in table.items() if value is None]
+    chosen = [key for key in absent if fields[key].default is not None and OR_NONE in fields[key].metadata]
+    inner = {name: _with_none(table[name], each) for name, each in kind.inner.items() if table.get(name)}
+    return {**table, **dict.fromkeys(chosen, "none"), **inner}
 
 
 def settings_of(part: Callable[..., Any], kind: Kind) -> dict[str, Any]:

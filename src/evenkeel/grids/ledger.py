@@ -43,8 +43,8 @@ def run_key(config: Config) -> str:
     """Return 16 hexadecimal digits that identify a run.
 
     Name, threads and devices do not count: they say what it is called and how fast it was. Nor do settings
-    that are none, or that came after version 0.1 and have their default (see `evenkeel.config.written`). Parts of the
-    user's own count with a digest of the files that define them.
+    that are none by default, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
+    Parts of the user's own count with a digest of the files that define them.
     """
     settings = with_policy(config).model_dump(mode="json", exclude={"name": True, "threads": True, **PLACES})
     own = own_parts(config)
