@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 import evenkeel as ek
-from evenkeel.errors import SettingsError
+from evenkeel.errors import RunError, SettingsError
 from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import read_grid
@@ -106,6 +106,24 @@ def test_launchers_give_equal_records(tmp_path: Path) -> None:
     for key in map(run_key, configs):
         here, there = (Ledger(tmp_path / name).folder(key) / "records.jsonl" for name in ("here", "there"))
         assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize("limit", ["limits.tasks=2", "limits.train=3", "limits.held_out=0.25"])
+def test_finished_runs_on_a_file_that_has_changed_since_are_refused(tmp_path: Path, limit: str) -> None:
+    file, ledger = tmp_path / "mine.csv", Ledger(tmp_path / "ledger")
+    rows = [f"{row % 7},{row % 5},{'cat' if row % 2 else 'dog'}" for row in range(40)]
+    table = {"data": {"name": "csv", "path": str(file)}, "scenario": {"name": "disjoint", "tasks": 2}}
+    parts = {"net": {"name": "mlp", "hidden": [4]}, "evaluation": {"every": 0, "alignment": 0}, "threads": 1}
+    runs = [ek.load_config({**table, **parts}, [f"seed={seed}", limit]) for seed in range(2)]
+    file.write_text("\n".join(["a,b,kind", *rows]))
+    Grid(ledger, runs, HERE).finish()
+    assert len(Grid(ledger, runs, HERE).finish().finished) == 2
+    file.write_text("\n".join(["a,b,kind", *rows[2:], *rows[:2]]))
+    first = str(ledger.place(run_key(runs[0])))
+    with pytest.raises(RunError, match=f"had other data than is in '{file}' now: '{first}'.*another folder with --out"):
+        Grid(ledger, runs, HERE).finish()
+    file.unlink()  # results can be shown where the data is not
+    Grid(ledger, runs, HERE).finish()
 
 
 def test_grid_files(tmp_path: Path) -> None:

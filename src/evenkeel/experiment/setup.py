@@ -19,7 +19,7 @@ from evenkeel.data.stream import OpenStream, PlannedStream, Stream
 from evenkeel.data.tasks import task_classes
 from evenkeel.data.unclean import UNCLEAN, imbalanced, noisy
 from evenkeel.errors import DataError, InputError, SettingsError
-from evenkeel.experiment.config import Config
+from evenkeel.experiment.config import Config, DataLimits
 from evenkeel.experiment.testset import TestSet
 from evenkeel.learning.devices import CPU, find_device
 from evenkeel.learning.learner import Learner
@@ -54,6 +54,13 @@ def read_data(table: PartSettings, root: Path | None, progress: Progress) -> Dat
     return data
 
 
+def limited(data: DataSet, limits: DataLimits) -> DataSet:
+    """Return what the limits of a config leave of a data set."""
+    if limits.train or limits.test or limits.held_out:
+        return data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
+    return data
+
+
 def check_data(data: object) -> None:
     """Raise SettingsError unless `data` is a data set."""
     if not isinstance(data, DataSet):
@@ -65,10 +72,7 @@ def planned(config: Config, own: DataSet | None, root: Path | None, progress: Pr
     if own is not None:
         check_data(own)
     config = with_policy(config)
-    data = read_data(config.data, root, progress) if own is None else own
-    limits = config.limits
-    if limits.train or limits.test or limits.held_out:
-        data = data.limited(train=limits.train, test=limits.test, held_out=limits.held_out)
+    data = limited(read_data(config.data, root, progress) if own is None else own, config.limits)
     plan, train = _plan(config, data)
     passes = method_of(config).mixed_passes
     if passes:

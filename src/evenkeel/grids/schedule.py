@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import InitVar, dataclass, field
+from pathlib import Path
 
 from evenkeel.experiment.config import Config
 from evenkeel.grids.budget import Budget
@@ -13,6 +14,7 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import launcher_for
 from evenkeel.grids.launchers.base import Launcher, Working
 from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.own_data import require_same_data
 from evenkeel.learning.devices import find_device, require_name
 from evenkeel.results.run_files import Results
 
@@ -66,6 +68,7 @@ class Grid:
         Leaving the loop, by an exception or otherwise, stops the active runs.
         """
         self.ledger.require_writable()
+        require_same_data(self.ledger, self.runs, None if self.execution.data is None else Path(self.execution.data))
         with closing(self.launcher(self.execution)) as launcher:
             yield from self._polls(launcher)
 
