@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from evenkeel.data.readers import folders, images, npz, parquet, tables
+from evenkeel.data.readers import csv_files, folders, images, npz, parquet, tables
 from evenkeel.errors import DataError, InputError
 from evenkeel.learning.texts import to_bytes
 from evenkeel.service import samples
@@ -60,7 +60,7 @@ class Feed:
         elif path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
             yield from self._rows(path, labelled)
         elif path.suffix in (".csv", ".tsv") and path.is_file():
-            yield from self._table(tables.read_csv(path), path, labelled)
+            yield from self._table(self._csv(path, labelled), path, labelled)
         elif path.suffix == ".npz" and path.is_file():
             yield from self._arrays(path, labelled)
         elif path.is_dir():
@@ -97,6 +97,12 @@ class Feed:
                     yield self._image(where, cell, label)
                 else:
                     yield self._vector(where, cell.tolist(), label, file)
+
+    def _csv(self, file: Path, labelled: bool) -> Any:
+        if not labelled:
+            return csv_files.read_csv(file)
+        (table,), _ = csv_files.read_labelled([[file]], str(file), label=self.label, sample=self.sample)
+        return table
 
     def _table(self, table: Any, file: Path, labelled: bool) -> Iterator[Item]:
         """Yield the rows of a wide table. Without labels, a column too many is theirs: the one named, or the last."""

@@ -1,7 +1,7 @@
 """Your own data in files: images, tables, arrays. Each is a source by name, for configs and `load_data`."""
 # ruff: noqa: ARG001 - all sources have one signature, even those that report no progress
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 
 from evenkeel.data import cache
 from evenkeel.data.dataset import DataSet, Progress
-from evenkeel.data.readers import folders, images, tables
+from evenkeel.data.readers import csv_files, folders, images, tables
 from evenkeel.data.readers import parquet as parquet_files
 from evenkeel.data.readers.npz import read_npz
 from evenkeel.data.readers.places import existing
@@ -64,7 +64,7 @@ def parquet(
         )
         return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name)
     if parquet_files.is_wide(shards[0][0], image):
-        both = tuple(parquet_files.whole_table(files) for files in shards)
+        both = [parquet_files.whole_table(files) for files in shards]
         return _wide(both, where, label=label, sample=image, standardize=standardize, one_hot=one_hot)
     read = partial(parquet_files.read_images, shards, name=str(where), image=image, label=label, size=sides)
     settings = {"source": "parquet", "image": image, "label": label, "size": sides}
@@ -79,7 +79,7 @@ def _single_parquet(file: Path, image: str | None, label: str | None, **how: Any
         return DataSet.of((x, y), name=file.stem, test_share=how["test_share"], seed=how["seed"])
     if not parquet_files.is_wide(file, image):
         raise DataError(f"{file} is a single file; give the folder that has train*.parquet and test*.parquet.")
-    return _wide((parquet_files.whole_table([file]), None), file, label=label, sample=image, **how)
+    return _wide([parquet_files.whole_table([file])], file, label=label, sample=image, **how)
 
 
 def csv(
@@ -98,7 +98,10 @@ def csv(
 ) -> DataSet:
     """Your own CSV, of numbers or texts: one file, which is split, or a folder with `train*.csv` and `test*.csv`."""
     where = existing(path, root)
-    both = _both(where, (".csv", ".tsv"), partial(tables.read_csv, header=header, delimiter=delimiter))
+    files = _split_files(where, (".csv", ".tsv"))
+    both, label = csv_files.read_labelled(
+        files, str(where), label=label, sample=sample, header=header, delimiter=delimiter
+    )
     how = {"standardize": standardize, "one_hot": one_hot, "test_share": test_share, "seed": seed}
     return _wide(both, where, label=label, sample=sample, **how)
 
@@ -118,7 +121,8 @@ def jsonl(
 ) -> DataSet:
     """Your own JSON lines: a label, and `x` (a list), `image` (base64), `text`, or a field for each number."""
     where = existing(path, root)
-    both = _both(where, (".jsonl", ".ndjson"), tables.read_json_lines)
+    files = _split_files(where, (".jsonl", ".ndjson"))
+    both = [tables.joined([tables.read_json_lines(file) for file in each], str(where)) for each in files]
     share: dict[str, Any] = {"test_share": test_share, "seed": seed}
     names = both[0].column_names
     chosen = sample or next((name for name in ("x", "image", "text") if name in names), None)
@@ -126,8 +130,8 @@ def jsonl(
     if chosen is None:
         return _wide(both, where, label=label, standardize=standardize, one_hot=one_hot, **share)
     sides = images.parse_size(size)
-    pairs = [None if each is None else tables.sample_pairs(each, str(where), chosen, label, sides) for each in both]
-    return DataSet.of(pairs[0], test=pairs[1], name=where.stem, standardize=standardize, **share)
+    train, *test = [tables.sample_pairs(each, str(where), chosen, label, sides) for each in both]
+    return DataSet.of(train, test=test[0] if test else None, name=where.stem, standardize=standardize, **share)
 
 
 def npz(root: Path | None, *, progress: Progress, path: str | Path) -> DataSet:
@@ -184,12 +188,10 @@ def listed(listings: tuple[folders.Listing, folders.Listing]) -> list[Path]:
     return [file for listing in listings for file, _ in listing]
 
 
-def _both(where: Path, suffixes: tuple[str, ...], read: Callable[[Path], Any]) -> tuple[Any, Any]:
-    """Return the table of a file and None, or those of the training and test files of a folder."""
-    import pyarrow as pa
-
+def _split_files(where: Path, suffixes: tuple[str, ...]) -> list[list[Path]]:
+    """Return one file, which is to be split, or the training and the test files of a folder."""
     if where.is_file():
-        return read(where), None
+        return [[where]]
     files = {
         part: sorted(file for file in where.glob(f"{part}*") if file.suffix in suffixes)
         for part in ("train", *folders.TESTS)
@@ -200,9 +202,10 @@ def _both(where: Path, suffixes: tuple[str, ...], read: Callable[[Path], Any]) -
         raise DataError(
             f"{where} has no files {lacking}*{suffixes[0]}; it needs train*{suffixes[0]} and test*{suffixes[0]}."
         )
-    joined = [pa.concat_tables(map(read, each), promote_options="permissive") for each in (files["train"], test)]
-    return joined[0], joined[1]
+    return [files["train"], test]
 
 
-def _wide(both: tuple[Any, Any], where: Path, **how: Any) -> DataSet:
-    return DataSet.of(*tables.wide_data(both, str(where), **how), name=where.stem)
+def _wide(both: Sequence[Any], where: Path, **how: Any) -> DataSet:
+    """Return a set of a table of training rows and one of test rows, or of one to split."""
+    train, *test = both
+    return DataSet.of(*tables.wide_data((train, test[0] if test else None), str(where), **how), name=where.stem)

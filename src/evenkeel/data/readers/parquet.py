@@ -100,13 +100,11 @@ def is_wide(file: Path, sample: str | None) -> bool:
 
 def whole_table(files: Sequence[Path]) -> Any:
     """Return all columns of these files."""
-    import pyarrow as pa
-
     parts = []
     for file in files:
         with _opened(file) as table:
             parts.append(table.read())
-    return pa.concat_tables(parts)
+    return tables.joined(parts, str(files[0].parent))
 
 
 def image_column(file: Path) -> str:

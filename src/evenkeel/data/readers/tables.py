@@ -17,37 +17,33 @@ Table = Any  # a pyarrow.Table: pyarrow has no type information
 ENCODED = ("data:", "iVBORw0KGgo", "/9j/")  # how base64 of images begins: in a URL, of a PNG, of a JPEG
 
 
-def read_csv(file: Path, *, header: bool = True, delimiter: str | None = None) -> Table:
-    """Read a CSV file, or one with tabs if its name ends so. Types are those that all values of a column have."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    separator = delimiter or ("\t" if file.suffix == ".tsv" else ",")
-    try:
-        table = csv.read_csv(
-            file,
-            read_options=csv.ReadOptions(autogenerate_column_names=not header),
-            parse_options=csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file} cannot be read as CSV ({reason(error)}).") from error
-    if header and all(map(_is_number, table.column_names)):
-        raise DataError(
-            f"{file} has no names in its first line, only numbers ({', '.join(table.column_names[:3])}, ...). Add a "
-            "line with names, or set header=false."
-        )
-    return table
-
-
 def read_json_lines(file: Path) -> Table:
-    """Read a file with one JSON object per line."""
+    """Read a file with one JSON object per line. Texts stay texts, even those that Arrow takes for dates."""
     import pyarrow as pa
     from pyarrow import json
 
     try:
-        return json.read_json(file)
+        with file.open("rb") as lines:
+            longest = max(map(len, lines), default=0)
+        block = json.ReadOptions(block_size=max(2**20, longest + 1))  # an object must fit into a block
+        table = json.read_json(file, block)
+        dates = [(each.name, pa.string()) for each in table.schema if pa.types.is_timestamp(each.type)]
+        return json.read_json(file, block, json.ParseOptions(pa.schema(dates))) if dates else table
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file} cannot be read as JSON lines of one form ({reason(error)}).") from error
+
+
+def joined(parts: Sequence[Table], where: str) -> Table:
+    """Return the rows of all parts; whole numbers in one and fractions in another become fractions."""
+    import pyarrow as pa
+
+    try:
+        return pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(
+            f"The files of {where} do not fit together ({reason(error)}). A column must hold the same kind of values "
+            "in all of them."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -125,6 +121,10 @@ def labels_of(values: Sequence[object], where: str) -> NDArray[Any]:
     for row, value in enumerate(values):
         if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN
             raise DataError(f"{where}, row {row}, has no label.")
+        if isinstance(value, bytes):
+            raise DataError(
+                f"{where}, row {row}, has the label {value!r}. A label is a whole number or a text, in UTF-8."
+            )
         if isinstance(value, float) and not value.is_integer():
             raise DataError(
                 f"{where}, row {row}, has the label {value!r}. A label is a whole number or a text; is it a quantity "
@@ -245,11 +245,3 @@ def _filled(table: Table, name: str, where: str) -> list[Any]:
         if value is None or value != value:  # noqa: PLR0124 - NaN
             raise DataError(f"{where}, row {row}, has nothing in the column {name!r}.")
     return values
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
