@@ -99,32 +99,6 @@ def test_two_splits_are_kept_apart(tmp_path: Path) -> None:
     assert ek.DataSet.of({"train": ROWS[:15], "test": ROWS[15:]}, label="kind").digest == expected.digest
 
 
-def test_numbers_are_standardised_by_the_training_rows(tmp_path: Path) -> None:
-    rows = [{**row, "constant": 7} for row in ROWS]
-    data = ek.load_data(write_csv(tmp_path / "a.csv", rows), label="kind", standardize=True)
-    np.testing.assert_allclose(data.train.x.mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(data.train.x.std(axis=0), [1, 1, 1, 0], atol=1e-6)
-    plain = ek.load_data(tmp_path / "a.csv", label="kind")
-    mean, spread = plain.train.x.mean(axis=0), plain.train.x.std(axis=0)
-    np.testing.assert_allclose(data.test.x[:, :3], ((plain.test.x - mean) / (spread + 1e-12))[:, :3], atol=1e-5)
-
-
-def test_a_learner_standardises_as_the_data_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write_csv(tmp_path / "a.csv", ROWS)
-    code, out, _ = call(capsys, "data", "show", "csv", f"path={file}", "label=kind")
-    assert code == 0
-    plain = ek.load_data(file)
-    mean, std = plain.train.x.mean(axis=0), plain.train.x.std(axis=0)
-    shown = ", ".join(f"{number:.4f}" for number in mean)
-    assert f"{{ mean = [{shown}], std = [" in out
-    one = ek.Learner(ek.mlp(features=3, classes=3), ek.ER(), normalize=(mean, std))
-    other = ek.Learner(ek.mlp(features=3, classes=3), ek.ER())
-    data = ek.load_data(file, standardize=True)
-    one.learn(plain.train.x, plain.train.labels)
-    other.learn(data.train.x, data.train.labels)
-    assert torch.allclose(one.logits(plain.test.x), other.logits(data.test.x), atol=1e-4)
-
-
 def test_categories_become_columns_if_asked(tmp_path: Path) -> None:
     rows = [{"colour": ["red", "blue"][place % 2], **row} for place, row in enumerate(ROWS)]
     write_csv(tmp_path / "a.csv", rows)

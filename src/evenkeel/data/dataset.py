@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenkeel.data.readers.tables import standardized
 from evenkeel.errors import DataError, fraction, nearest, whole_number
 from evenkeel.learning.inputs import is_channels_last
 from evenkeel.learning.rng import make_generator
@@ -91,7 +92,7 @@ class DataSet:
         (or dict of splits, or a stream, which is read to its end), or (x, y). `test` is another one; without it, a
         share of `test_share` is split off. label, sample: names of columns; the label is "label", or the last column.
         size: to which images are resized. standardize: subtract the mean of the training samples and divide by their
-        deviation. one_hot: make a column of each category of a column of texts in a frame.
+        deviation, for floats only. one_hot: make a column of each category of a column of texts in a frame.
 
         >>> data = DataSet.of(np.zeros((3, 2)), ["cat", "dog", "cat"], np.ones((2, 2)), ["dog", "cat"])
         >>> data.classes, data.train.y.tolist(), data.train.x.dtype.name
@@ -118,6 +119,8 @@ class DataSet:
         if shapes[0] != shapes[1] or samples[0].dtype != samples[1].dtype:
             kinds = " and ".join(f"{shape} {x.dtype}" for shape, x in zip(shapes, samples, strict=True))
             raise DataError(f"Samples of x_train and x_test of {name} must have one shape and dtype, but are {kinds}.")
+        if standardize:
+            samples = list(standardized(samples[0], samples[1], name))
         labels, names = encode(y_train, y_test, classes, name)
         for x, y, split in zip(samples, labels, ("train", "test"), strict=True):
             if len(x) != len(y):

@@ -62,10 +62,12 @@ def parquet(
         (x_train, x_test), (y_train, y_test), classes = parquet_files.read_features(
             shards, name=str(where), features=features, label=label
         )
-        return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name)
+        return DataSet.of(x_train, y_train, x_test, y_test, classes=classes, name=name, standardize=standardize)
     if parquet_files.is_wide(shards[0][0], image):
         both = [parquet_files.whole_table(files) for files in shards]
         return _wide(both, where, label=label, sample=image, standardize=standardize, one_hot=one_hot)
+    if standardize:
+        raise DataError(f"The samples of {where} are images; leave out standardize.")
     read = partial(parquet_files.read_images, shards, name=str(where), image=image, label=label, size=sides)
     settings = {"source": "parquet", "image": image, "label": label, "size": sides}
     return cache.load(name, settings, [*shards[0], *shards[1]], read, progress)
@@ -76,7 +78,7 @@ def _single_parquet(file: Path, image: str | None, label: str | None, **how: Any
     if parquet_files.feature_column(file, image) is not None:
         rows = list(parquet_files.rows_of(file, sample=image, label=label, labelled=True))
         x, y = np.stack([np.asarray(cell) for cell, _, _ in rows]), [row for _, row, _ in rows]
-        return DataSet.of((x, y), name=file.stem, test_share=how["test_share"], seed=how["seed"])
+        return DataSet.of((x, y), name=file.stem, **how)
     if not parquet_files.is_wide(file, image):
         raise DataError(f"{file} is a single file; give the folder that has train*.parquet and test*.parquet.")
     return _wide([parquet_files.whole_table([file])], file, label=label, sample=image, **how)

@@ -57,8 +57,8 @@ def read_objects(
         x_test, y_test, x, y = x[tested], y[tested], x[kept], y[kept]
     else:
         x_test, y_test = _pairs(test, f"{where} (test)", sample, label, sides)
-    if standardize and x.dtype.kind == "f":
-        x, x_test = tables.standardized(x, x_test)
+    if standardize:
+        x, x_test = tables.standardized(x, x_test, where)
     return (x, y, x_test, y_test), names
 
 

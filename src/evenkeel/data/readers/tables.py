@@ -161,7 +161,7 @@ def wide_data(
         where = f"{where} (test)"
         x_test, y_test = columns.samples(test, where), labels_of(column(test, columns.label), where)
     if standardize:
-        x_train, x_test = standardized(x_train, x_test)
+        x_train, x_test = standardized(x_train, x_test, where)
     return x_train, y_train, x_test, y_test
 
 
@@ -205,8 +205,12 @@ def _from_base64(text: str, where: str) -> bytes:
         raise DataError(f"{where}, is not base64 of an image.") from None
 
 
-def standardized(train: NDArray[Any], test: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def standardized(
+    train: NDArray[Any], test: NDArray[Any], where: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return both with mean 0 and deviation 1 of each feature over the training samples; a constant one becomes 0."""
+    if train.dtype.kind != "f":
+        raise DataError(f"The samples of {where} are no floats, but images or texts; leave out standardize.")
     mean, spread = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
     spread = np.where(spread > 0, spread, 1.0)
     return ((train - mean) / spread).astype(np.float32), ((test - mean) / spread).astype(np.float32)
