@@ -272,8 +272,22 @@ def test_methods_are_compared_with_one_that_has_the_same_data_and_memory() -> No
         assert {row[0] for row in values(table)} == {f"digits, disjoint, memory {size}"}
         alone = against("DER++", runs, ["acc"])[0]
         assert [row[1:] for row in values(table)] == values(alone)  # corrected for its own tests only
-    with pytest.raises(RunError, match="DER\\+\\+ is the only method with its data and memory"):
+    with pytest.raises(RunError, match="DER\\+\\+ is the only method with its data, scenario and memory"):
         against("DER++", [*small[3:], *elsewhere], ["acc"])
+
+
+def test_methods_are_compared_with_one_that_has_the_same_noise() -> None:
+    noisy = {
+        noise: [make_run(name, seed=seed) for name in ("ER", "DER++") for seed in range(3)] for noise in (0.1, 0.4)
+    }
+    for noise, runs in noisy.items():
+        for run in runs:
+            run.started.config["scenario"]["noise"] = noise
+    tables = against("DER++", [*noisy[0.1], *noisy[0.4]], ["acc"])
+    for table, (noise, runs) in zip(tables, noisy.items(), strict=True):
+        place = f"digits, disjoint, memory 200 (noise {noise})"
+        assert [row[:2] for row in values(table)] == [[place, "ER against DER++"]]
+        assert [row[1:] for row in values(table)] == values(against("DER++", runs, ["acc"])[0])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

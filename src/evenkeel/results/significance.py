@@ -1,5 +1,6 @@
 """Paired comparison of two sides, run by run: differences, significance tests, correction for multiple testing."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -7,6 +8,7 @@ from statistics import fmean, stdev
 
 from evenkeel.errors import RunError, nearest
 from evenkeel.results.groups import ENOUGH, Estimate, Group, benchmark, gain, groups, paired, pairs
+from evenkeel.results.labels import flat, labels, numbered
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -172,14 +174,11 @@ def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
 
 def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[ResultTable]:
     """Compare each other method to the one with this label: a table per data set, scenario and memory that have it."""
-    by_place: dict[str, list[Results]] = {}
-    for run in runs:
-        by_place.setdefault(f"{benchmark(run)}, memory {run.started.config['memory']['capacity']}", []).append(run)
-    members = {place: groups(each) for place, each in by_place.items()}
+    members = {place: groups(each) for place, each in _places(runs).items()}
     ones = {place: [group for group in each if group.label == label] for place, each in members.items()}
     if not any(ones.values()):
-        labels = list(dict.fromkeys(group.label for each in members.values() for group in each))
-        raise RunError(f"There is no method {label!r} among {_listed(labels)}.{nearest(label, labels)}")
+        known = list(dict.fromkeys(group.label for each in members.values() for group in each))
+        raise RunError(f"There is no method {label!r} among {_listed(known)}.{nearest(label, known)}")
     tables = []
     for place, one in ones.items():
         sides = [(other, group) for group in one for other in members[place] if other is not group]
@@ -187,8 +186,21 @@ def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[R
             table = _table(sides, names, ("the other method", label), [])
             tables.append(table.on(place) if len(members) > 1 else table)
     if not tables:
-        raise RunError(f"Nothing to compare: {label} is the only method with its data and memory.")
+        raise RunError(f"Nothing to compare: {label} is the only method with its data, scenario and memory.")
     return tables
+
+
+def _places(runs: Sequence[Results]) -> dict[str, list[Results]]:
+    """Return the runs by data, scenario and memory; a place has the settings in its name that set it apart."""
+    by_facts: dict[str, list[Results]] = {}
+    for run in runs:
+        started, memory = run.started, run.started.config["memory"]["capacity"]
+        facts = [started.data, started.config.get("scenario"), len(started.tasks), memory]
+        by_facts.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
+    first = [each[0] for each in by_facts.values()]
+    names = [f"{benchmark(run)}, memory {run.started.config['memory']['capacity']}" for run in first]
+    settings = [dict(flat({"scenario": run.started.config.get("scenario")})) for run in first]
+    return dict(zip(numbered(labels(names, settings)), by_facts.values(), strict=True))
 
 
 def _labels(members: Sequence[Group]) -> list[str]:
