@@ -198,6 +198,20 @@ def test_the_command_line_imports_what_registers_itself(
     assert call(capsys, "ledger", "adopt", "ledger", "run")[0] == 0
 
 
+def test_a_run_of_own_parts_is_adopted_with_import(own_module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    list(ek.run(ek.load_config(tables(own_module)), out="run"))
+    names = [f"{own_module}:{name}" for name in NAMES.values()]
+    for kind in PARTS.values():  # as in a new process
+        for name in names:
+            cast(dict[str, Any], kind.registry).pop(name, None)
+    code, _, err = call(capsys, "ledger", "adopt", "ledger", "run")
+    assert code == 1
+    assert f"or add --import {names[0]}" in err.replace("\n", " ")
+    options = [option for name in names for option in ("--import", name)]
+    code, _, err = call(capsys, "ledger", "adopt", "ledger", "run", *options)
+    assert code == 0, err
+
+
 WRONG = {
     "no module": ("nowhere:Thing", "There is no module 'nowhere' to import; it is looked for in"),
     "no name": ("{module}:Cautios", "has no 'Cautios'. Did you mean 'Cautious'?"),

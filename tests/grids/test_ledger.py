@@ -347,6 +347,27 @@ def test_runs_made_one_by_one_are_adopted(tmp_path: Path) -> None:
         ledger.adopt(tmp_path / "unknown")
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_run_whose_earlier_attempt_failed_is_adopted(tmp_path: Path, is_packed: bool) -> None:
+    asked = ek.load_config("digits", ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"])
+    run, ledger, key = tmp_path / "one", Ledger(tmp_path / "ledger"), run_key(asked)
+    list(ek.run(asked, out=run))
+    if is_packed:
+        other = Ledger(tmp_path / "other")
+        other.adopt(run)
+        other.pack()
+        run = other.place(key)
+    ledger.fail(key, "out of memory")
+    held = RunFolder(ledger.folder(key))
+    with pytest.raises(RunError, match="A process is working"):
+        ledger.adopt(run)
+    held.close()
+    assert ledger.adopt(run) == key
+    assert ledger.finished(key)
+    assert [entry.key for entry in ledger.entries()] == [key]
+    assert not run.exists()
+
+
 def test_the_last_record_is_found_from_the_end(tmp_path: Path) -> None:
     run = make_run(seed=3, classes=100, folder=tmp_path / "run")  # its last test is longer than a chunk
     assert last_record(tmp_path / "run") == run.ended

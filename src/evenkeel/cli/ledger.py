@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenkeel.cli.console import open_ledger, out, print_table
+from evenkeel.cli.console import open_ledger, out, print_table, with_imports
 from evenkeel.errors import RunError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def ledger_rebuild(folder: Folder) -> None:
 
 
 @app.command("adopt")
+@with_imports
 def ledger_adopt(
     folder: Folder,
     runs: Annotated[list[Path], typer.Argument(help="Runs made by `evenkeel run`, or folders with runs below them.")],

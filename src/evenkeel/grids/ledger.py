@@ -28,7 +28,7 @@ from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
 from evenkeel.grids.ledger_lines import Entry, Failure, append_line, read_lines
 from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
-from evenkeel.results.run_files import PACKED, Results, last_record, packed, records_of, started_of, usage_of
+from evenkeel.results.run_files import PACKED, RECORDS, Results, last_record, packed, records_of, started_of, usage_of
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
@@ -177,15 +177,29 @@ class Ledger:
             if started.versions.get(name) != version:
                 raise RunError(f"{str(path)!r} was made with another file of {name}: {started.versions.get(name)}.")
         key = run_key(config)
-        if records_of(self.place(key)):
+        if last_record(self.place(key)) is not None:
             raise RunError(f"{str(path)!r} is a run that the ledger already has, as {str(self.place(key))!r}.")
-        if path.is_dir() and _is_locked(path):
-            raise BusyError(f"A process is working in {str(path)!r}; wait for it.")
+        for folder in (path, self.folder(key)):
+            if _is_locked(folder):
+                raise BusyError(f"A process is working in {str(folder)!r}; wait for it.")
         self.path.mkdir(parents=True, exist_ok=True)
-        shutil.move(path, self.folder(key) if path.is_dir() else self.path / path.name)
+        self._move_in(path, key)
         if self.finished(key):
             self.note_finished(key)
         return key
+
+    def _move_in(self, path: Path, key: str) -> None:
+        """Move a run to its place, where an attempt that failed before its first record may have left a folder."""
+        folder = self.folder(key)
+        if path.is_file():
+            shutil.move(path, self.path / path.name)
+            shutil.rmtree(folder, ignore_errors=True)  # it would count before the file
+        elif folder.is_dir():
+            for each in sorted(path.iterdir(), key=lambda each: each.name == RECORDS):  # last: they make it a run
+                shutil.move(each, folder / each.name)
+            path.rmdir()
+        else:
+            shutil.move(path, folder)
 
     def pack(self) -> int:
         """Make one file of each finished run and delete its folder; return how many bytes that frees.
