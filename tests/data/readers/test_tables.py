@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import evenkeel as ek
+from evenkeel.cli.feed import Feed
 from evenkeel.errors import DataError
+from evenkeel.service.config import load_service
 from tests.helpers.data_files import encoded, pictures, write_csv, write_lines, write_parquet
 
 AS_WRITTEN: dict[str, tuple[list[str], tuple[str, ...]]] = {
@@ -28,6 +30,12 @@ def test_labels_of_a_csv_file_are_kept_as_they_are_written(
 ) -> None:
     rows = [{"a": row, "label": labels[row % len(labels)]} for row in range(24)]
     assert ek.load_data(write_csv(tmp_path / "a.csv", rows)).classes == classes
+
+
+def test_commands_read_labels_as_runs_do(tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "a.csv", [{"a": row, "label": label} for row, label in enumerate(["007", "07", "7"])])
+    feed = Feed(str(file), load_service({"input": {"features": 1}}))
+    assert [item.label for item in feed.items(labelled=True)] == ["007", "07", "7"]
 
 
 def test_a_missing_label_among_numbers_is_no_class(tmp_path: Path) -> None:
