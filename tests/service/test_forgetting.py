@@ -1,11 +1,17 @@
 """Forgotten examples are in no file."""
 
+import sqlite3
 import struct
+import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evenkeel.learning.learner import Learner
 from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from evenkeel.service.store import versions
@@ -85,6 +91,54 @@ def test_a_waiting_example_is_forgotten_before_it_is_learned(opened: Open) -> No
     assert service.waiting == 2
     teach(service, examples(2))
     assert report(service).learned == 4
+    assert adds_up(service)
+
+
+@pytest.fixture
+def forgotten_while_learning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service, list[str]], None]:
+    """Starts a service, and forgets these ids while it learns the first of the batches that it has read."""
+    learn, learning, asked = Learner.learn, threading.Event(), threading.Event()
+
+    def learn_slowly(self: Learner, *arguments: Any, **settings: Any) -> Any:
+        learning.set()
+        asked.wait()
+        return learn(self, *arguments, **settings)
+
+    def start_and_forget(service: Service, ids: list[str]) -> None:
+        service.start()
+        learning.wait()
+        forgotten = service.forget_all(ids)
+        asked.set()
+        assert all(each is not None and each.waiting for each in forgotten.result().values())
+        wait_for(lambda: service.waiting <= 0)
+        service.save().result()
+
+    monkeypatch.setattr(Learner, "learn", learn_slowly)
+    return start_and_forget
+
+
+def test_what_was_read_ahead_is_forgotten_before_it_is_learned(
+    opened: Open, forgotten_while_learning: Callable[[Service, list[str]], None]
+) -> None:
+    service = opened("batches.size=4", "batches.wait=3600", start=False)
+    service.learn(examples(16, own="e")).result()
+    forgotten_while_learning(service, [f"e{place}" for place in range(4, 15)])
+    assert service.waiting == 0
+    assert report(service).learned == 5
+    assert adds_up(service)
+    assert learner_of(service).forget("e4") == 0
+
+
+def test_a_damaged_row_is_set_aside_unless_it_is_forgotten_itself(
+    opened: Open, forgotten_while_learning: Callable[[Service, list[str]], None]
+) -> None:
+    service = opened("batches.size=4", "batches.wait=3600", start=False)
+    service.learn(examples(12, own="e")).result()
+    with closing(sqlite3.connect(service.model_folder.journal)) as db, db:
+        db.execute("UPDATE examples SET label = '0' WHERE id IN ('e5', 'e9')")
+    forgotten_while_learning(service, ["e4", "e6", "e7", "e9"])
+    assert [(each.batch, each.examples) for each in service.list_aside().result()] == [(2, 1)]
+    assert (report(service).learned, report(service).refused) == (7, 1)
     assert adds_up(service)
 
 

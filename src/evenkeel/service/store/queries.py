@@ -2,9 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any
@@ -36,6 +36,12 @@ class CutBatch:
     examples: list[Example]
     last: int  # seq of the last example
     damaged: tuple[tuple[int, str], ...] = ()  # seq and id of rows that fail their checksums: not among the examples
+
+    def without(self, ids: Collection[str]) -> "CutBatch | None":
+        """Return the batch without the examples that have these ids; None if nothing is left of it."""
+        examples = [example for example in self.examples if example.id not in ids]
+        damaged = tuple(row for row in self.damaged if row[1] not in ids)
+        return replace(self, examples=examples, damaged=damaged) if examples or damaged else None
 
 
 def accept(db: sqlite3.Connection, examples: Sequence[Example]) -> list[bool]:

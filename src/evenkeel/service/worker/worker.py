@@ -13,7 +13,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -230,13 +229,12 @@ class Worker:
     def _forget(self, ids: Sequence[str], predictions: Sequence[str]) -> "Iterator[dict[str, Any]]":
         """Forget ids in steps. The first removes them from memory and journal, and so from what was read ahead."""
         steps = self._forgetting.steps(ids, predictions)
-        yield next(steps)
-        gone = set(ids)
-        kept = [replace(each, examples=[one for one in each.examples if one.id not in gone]) for each in self._ahead]
+        first = next(steps)
+        self._ahead = deque(batch for each in self._ahead if (batch := each.without(set(ids))) is not None)
         self._publisher.leave(self._forgetting.withdrawn)
-        self._ahead = deque(batch for batch in kept if batch.examples)
         self._report_saved()
         self._publisher.publish()
+        yield first  # only now: the next batch is learned before the next step
         yield from steps
 
     def _advance_forget(self) -> None:
