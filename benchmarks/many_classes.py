@@ -49,7 +49,7 @@ class Taught:
         memory_recency_bias(self.learner, self.counters.last_seen)
 
     def publish(self) -> None:
-        pickle.dumps((Published.of(self.learner, 1), WorkerReport().counted(self.counters)), protocol=5)
+        pickle.dumps((Published.of(self.learner, 1), WorkerReport().counted(self.counters, 0)), protocol=5)
 
 
 def cost(action: Callable[[], None], times: int = 9) -> float:

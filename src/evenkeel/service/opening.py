@@ -12,7 +12,7 @@ from evenkeel.files import is_writable
 from evenkeel.learning.learner import Learner
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.learners import learner_from
-from evenkeel.service.store import queries, version_rows, versions
+from evenkeel.service.store import accounts, queries, version_rows, versions
 from evenkeel.service.store.agreement import disagreement, other_learner, position_of, ways_out
 from evenkeel.service.store.counters import Counters
 from evenkeel.service.store.cutter import Cutter
@@ -77,8 +77,9 @@ def current(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, 
             raise JournalError(f"{error} {_other_versions(model_folder)}") from None
     else:
         number = journal.do(partial(queries.value, name="current"))
-        _, counters = versions.load(model_folder, start.rollback)
-        counters.learned = journal.do(partial(queries.learned, refused=counters.refused))
+        is_usable = versions.is_readable(model_folder.version(number))  # if not, that may be why they go back
+        _, counters = versions.load(model_folder, number if is_usable else start.rollback)
+        counters.learned = journal.do(accounts.learned)
         learner, version = versions.go_back(model_folder, journal, counters, start.rollback, learned=number, keep=keep)
         resumed = learner, counters, version.number, None
     _clear(model_folder, journal)
@@ -98,7 +99,6 @@ def adopt(model_folder: ModelFolder, config: ServiceConfig, journal: Journal, nu
         identity=identity,
         seq=counters.seq if _is_of(path, journal) else None,
         learned=counters.learned,
-        refused=counters.refused,
     )
     made_for = partial(queries.set_value, name="learner", value=json.dumps(config.determining()))
     versions.save(

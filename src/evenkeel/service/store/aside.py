@@ -44,20 +44,16 @@ def listed(db: sqlite3.Connection) -> list[SetAside]:
     return [SetAside(*row) for row in rows]
 
 
-def count(db: sqlite3.Connection, batch: int | None) -> int:
-    """Return how many examples are set aside, of one batch or in all."""
-    return int(db.execute(f"SELECT count(*) FROM examples WHERE {WHICH}", {"batch": batch}).fetchone()[0])
-
-
-def retry(db: sqlite3.Connection, batch: int | None) -> None:
-    """Let examples wait again. Their order among those that wait is that of their arrival."""
-    db.execute(
+def retry(db: sqlite3.Connection, batch: int | None) -> int:
+    """Let examples wait again, and return how many. Their order among those that wait is that of their arrival."""
+    return db.execute(
         f"UPDATE examples SET checksum = checksum - {BATCH} * batch, batch = NULL, aside = NULL WHERE {WHICH}",
         {"batch": batch},
-    )
+    ).rowcount
 
 
-def drop(db: sqlite3.Connection, batch: int | None) -> None:
-    """Delete examples that were set aside, and count them as withdrawn."""
+def drop(db: sqlite3.Connection, batch: int | None) -> int:
+    """Delete examples that were set aside, count them as withdrawn, and return how many."""
     deleted = db.execute(f"DELETE FROM examples WHERE {WHICH}", {"batch": batch}).rowcount
     add(db, "withdrawn", deleted)
+    return deleted

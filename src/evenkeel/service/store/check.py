@@ -6,7 +6,7 @@ from contextlib import closing
 
 from evenkeel.errors import CheckpointError, EvenkeelError
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.store import queries, schema, version_rows, versions
+from evenkeel.service.store import accounts, queries, schema, version_rows, versions
 from evenkeel.service.store.agreement import disagreement, other_learner
 from evenkeel.service.store.checksums import is_whole
 from evenkeel.service.store.journal import open_unchanged
@@ -67,8 +67,8 @@ def _check_versions(db: sqlite3.Connection, folder: ModelFolder) -> Iterator[str
             yield str(error)
             continue
         if version.number == current:
-            accounted = counters.learned + counters.refused + queries.waiting(db)[0] + queries.value(db, "withdrawn")
-            if accounted != queries.value(db, "accepted"):
-                yield f"{queries.value(db, 'accepted'):,} examples were accepted, but {accounted:,} are accounted for."
+            accepted, missing = queries.value(db, "accepted"), accounts.learned(db) - counters.learned
+            if missing:
+                yield f"{accepted:,} examples were accepted, but {accepted - missing:,} are accounted for."
     if not any(number >= queries.value(db, "dropped") for _, number in version_rows.ancestors(db)):
         yield "There is no version from which the journal leads to the current state."

@@ -16,10 +16,9 @@ POINTS = 1_000  # maximum length of the history
 
 @dataclass
 class Counters:
-    """Counts of examples learned, refused and predicted, and their history."""
+    """Counts of examples learned and predicted, and their history. What was refused, the journal knows."""
 
     learned: int = 0
-    refused: int = 0  # accepted, but could not be learned, and set aside
     seq: int = 0  # of the last example in the journal that was handled
     tested: int = 0  # predicted before they were learned
     right: int = 0
@@ -27,6 +26,7 @@ class Counters:
     tested_lately: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
     last_seen: dict[Hashable, int] = field(default_factory=dict)  # which example of all learned was the last of a label
     history: list[dict[str, Any]] = field(default_factory=list)  # for the dashboard: nothing depends on it
+    is_older: bool = False  # of an earlier version, which counted here what it refused
 
     def test(self, learner: Learner, x: object, labels: Sequence[Hashable]) -> None:
         """Predict examples that are about to be learned, and count the correct predictions."""
@@ -54,7 +54,6 @@ class Counters:
         """Return the counters for JSON. Counts are pairs, as keys of an object would turn numeric labels into text."""
         return {
             "learned": self.learned,
-            "refused": self.refused,
             "seq": self.seq,
             "tested": self.tested,
             "right": self.right,
@@ -70,7 +69,6 @@ class Counters:
         is_old = "last_seen" not in state  # of version 0.1, whose recency bias was another measure
         return cls(
             learned=state["learned"],
-            refused=state["refused"],
             seq=state.get("seq", 0),
             tested=state["tested"],
             right=state["right"],
@@ -78,6 +76,7 @@ class Counters:
             tested_lately=deque(map(bool, state["tested_lately"]), maxlen=RECENT),
             last_seen=_seen_before(state) if is_old else dict(state["last_seen"]),
             history=[{**point, "recency_bias": None} for point in state["history"]] if is_old else state["history"],
+            is_older="refused" in state,
         )
 
 

@@ -149,11 +149,6 @@ def _read_label(text: str) -> list[Hashable]:
     return []
 
 
-def learned(db: sqlite3.Connection, refused: int) -> int:
-    """Return how many accepted examples are not waiting: those learned since an earlier version count, though lost."""
-    return int(value(db, "accepted")) - int(value(db, "withdrawn")) - waiting(db)[0] - refused
-
-
 @dataclass(frozen=True)
 class Held:
     """What the journal knows about an example."""

@@ -5,7 +5,7 @@ from functools import partial
 from evenkeel.errors import CheckpointError
 from evenkeel.learning.learner import Learner
 from evenkeel.service.config import Checkpoints
-from evenkeel.service.store import queries, version_rows, versions
+from evenkeel.service.store import accounts, version_rows, versions
 from evenkeel.service.store.counters import Counters
 from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
@@ -26,10 +26,12 @@ def resume(model_folder: ModelFolder, journal: Journal, keep: Checkpoints) -> Re
             damaged[file] = str(error)
             continue
         if not damaged:
+            if counters.is_older:
+                journal.do(partial(accounts.withdraw_rest, counted=counters.learned))
             return learner, counters, number, None
         model_folder.set_aside(*map(model_folder.version, damaged))
         journal.do(partial(version_rows.resume_at, number=number, damaged=list(damaged)))
-        counters.learned = journal.do(partial(queries.learned, refused=counters.refused))
+        counters.learned = journal.do(accounts.learned)
         versions.save(model_folder, journal, learner, counters, number, keep=keep)
         first = next(iter(damaged.values()))
         return learner, counters, number, f"{first} It was set aside; learning resumed from version {file}."

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from evenkeel.service.config import Checkpoints
+from evenkeel.service.store.accounts import refused
 from evenkeel.service.store.checksums import BATCH, row_checksum
 from evenkeel.service.store.queries import marks, set_value, value
 
@@ -133,12 +134,16 @@ def ancestors(db: sqlite3.Connection) -> list[tuple[int, int]]:
 
 
 def resume_at(db: sqlite3.Connection, number: int, damaged: Sequence[int]) -> None:
-    """Make an older version the current one, and delete the records of damaged ones."""
+    """Make an older version the current one, and delete the records of damaged ones.
+
+    What was set aside since then is refused again when it is replayed, and until then it waits.
+    """
     db.execute(f"DELETE FROM versions WHERE number IN ({marks(damaged)}) AND number != ?", [*damaged, number])
+    db.execute("UPDATE examples SET aside = NULL WHERE batch > ?", (number,))
     set_value(db, "current", number)
 
 
-def adopt(db: sqlite3.Connection, identity: str, seq: int | None, learned: int, refused: int) -> None:
+def adopt(db: sqlite3.Connection, identity: str, seq: int | None, learned: int) -> None:
     """Give a journal that does not belong to the versions a new identity; it continues with a version of theirs.
 
     `seq`: the last example in that version, if it was written with this journal. What came later waits to be learned;
@@ -152,4 +157,4 @@ def adopt(db: sqlite3.Connection, identity: str, seq: int | None, learned: int, 
         empty = [(row_checksum((*row, None, None), 0), row[0]) for row in rows.fetchall()]
         db.executemany("UPDATE examples SET x = NULL, label = NULL, batch = 0, checksum = ? WHERE seq = ?", empty)
     (waiting,) = db.execute("SELECT count(*) FROM examples WHERE batch IS NULL").fetchone()
-    set_value(db, "accepted", learned + refused + waiting + value(db, "withdrawn"))
+    set_value(db, "accepted", learned + refused(db) + waiting + value(db, "withdrawn"))

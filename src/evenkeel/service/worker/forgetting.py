@@ -26,6 +26,7 @@ class Forgetting:
 
         `predictions`: those of the ids for which a prediction was removed already.
         """
+        self._learning.set_aside()
         held: dict[str, queries.Held] = self._pipe.do(partial(queries.find, ids=ids))
         before: dict[str, Forgotten] = self._pipe.do(partial(forgotten.find, ids=[id for id in ids if id not in held]))
         waited = {id for id, each in held.items() if each.waits(self._learning.number)}
@@ -67,12 +68,8 @@ class Forgetting:
         delete = partial(queries.delete, ids=list(held), withdrawn=refused + waited)
         note = partial(forgotten.note, answers=answers())
         if len(held) > waited or learning.unsaved or self._removed:
-            learning.counters.refused -= refused
-            try:
-                learning.save(also=(delete, note))
-            except BaseException:
-                learning.counters.refused += refused
-                raise
+            learning.save(also=(delete, note))
+            learning.refused -= refused
         else:
             self._pipe.do(partial(versions.together, operations=[delete, note]))
 

@@ -7,7 +7,7 @@ from typing import Any
 from evenkeel.errors import EvenkeelError
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.samples import unpack
-from evenkeel.service.store import aside, queries, versions
+from evenkeel.service.store import accounts, aside, queries, versions
 from evenkeel.service.store.journal import Operation
 from evenkeel.service.store.model_folder import ModelFolder
 from evenkeel.service.store.queries import RECENT, CutBatch
@@ -20,13 +20,14 @@ TESTED = 4  # under load, one batch in so many is predicted before it is learned
 class Learning:
     """A learner that learns batches of the journal in order. `number` is that of the last one: the version.
 
-    Examples that cannot be learned are set aside in the journal together with the next checkpoint, which counts them
-    as refused: a crash before that repeats both.
+    Examples that cannot be learned are set aside in the journal together with the next checkpoint: a crash before that
+    repeats both. `refused` counts them, and those that are not in the journal yet.
     """
 
     def __init__(self, model_folder: ModelFolder, config: ServiceConfig, journal: Writes, number: int) -> None:
         self.number = self.saved = number
         self.learner, self.counters = versions.load(model_folder, number)
+        self.refused = int(journal.do(accounts.refused))
         self.unsaved = 0  # batches
         self.refusal: str | None = None  # why the last refused examples could not be learned
         self._model_folder, self._config, self._journal = model_folder, config, journal
@@ -38,7 +39,7 @@ class Learning:
         for seq, id in batch.damaged:
             self._refuse(f"Example {id!r} was not learned: its row in the journal is damaged.")
             self._aside.rows[seq] = self.refusal or ""
-            self.counters.refused += 1
+            self.refused += 1
         if batch.number in self._unlearnable:
             self._refuse_batch(batch, self._unlearnable[batch.number])
         elif batch.examples:
@@ -69,7 +70,7 @@ class Learning:
     def _refuse_batch(self, batch: CutBatch, why: str) -> None:
         self._refuse(f"Batch {batch.number} was not learned: {why}")
         self._aside.batches[batch.number] = self.refusal or ""
-        self.counters.refused += len(batch.examples)
+        self.refused += len(batch.examples)
 
     def _refuse(self, why: str) -> None:
         self.refusal = why
@@ -82,6 +83,7 @@ class Learning:
     def reload(self) -> None:
         """Return to the last checkpoint, from which the journal leads on."""
         self.learner, self.counters = versions.load(self._model_folder, self.saved)
+        self.refused = int(self._journal.do(accounts.refused))
         self.number, self.unsaved, self._aside = self.saved, 0, aside.Reasons({}, {})
 
     def skip(self, number: int, error: Exception) -> None:
@@ -144,16 +146,15 @@ class Learning:
         """Withdraw examples that were set aside, those of one batch or all; return how many."""
         return self._settle_aside(batch, aside.drop)
 
-    def _settle_aside(self, batch: int | None, settle: Callable[..., None]) -> int:
-        if self.unsaved:
+    def set_aside(self) -> None:
+        """Write a checkpoint if examples were refused since the last one, so that they are set aside in the journal."""
+        if self._aside.batches or self._aside.rows:
             self.save()
-        count = int(self._journal.do(partial(aside.count, batch=batch)))
+
+    def _settle_aside(self, batch: int | None, settle: Callable[..., int]) -> int:
+        self.set_aside()
+        count = int(self._journal.do(partial(settle, batch=batch)))
         if not count:
             raise queries.UnknownError("Nothing is set aside" + (f" of batch {batch}." if batch is not None else "."))
-        self.counters.refused -= count
-        try:
-            self.save(also=(partial(settle, batch=batch),))
-        except BaseException:
-            self.counters.refused += count
-            raise
+        self.refused -= count
         return count

@@ -45,12 +45,12 @@ class WorkerReport:
     error: str | None = None  # why learning is interrupted
     refusal: str | None = None  # why the last refused batch could not be learned
 
-    def counted(self, counters: Counters) -> "WorkerReport":
-        """Return the report with the values of these counters."""
+    def counted(self, counters: Counters, refused: int) -> "WorkerReport":
+        """Return the report with the values of these counters, and how many were refused."""
         return replace(
             self,
             learned=counters.learned,
-            refused=counters.refused,
+            refused=refused,
             tested=counters.tested,
             right=counters.right,
             lately=percent_right(counters.tested_lately),

@@ -81,7 +81,8 @@ class Publisher:
         """Send the report and a snapshot to the service."""
         self._measure()
         begun, learning = time.monotonic(), self._learning
-        self._report = replace(self._report.counted(learning.counters), refusal=learning.refusal, saved=learning.saved)
+        counted = self._report.counted(learning.counters, learning.refused)
+        self._report = replace(counted, refusal=learning.refusal, saved=learning.saved)
         self._pipe.send("news", self._report)
         self._pipe.send("published", Published.of(learning.learner, learning.number))
         self._pipe.send("handled", self._handled)  # after the snapshot, so that what no longer waits is in it

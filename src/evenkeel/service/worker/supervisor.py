@@ -16,7 +16,7 @@ from typing import Any
 from evenkeel.config.own import own_parts
 from evenkeel.errors import EvenkeelError, reason
 from evenkeel.service.config import ServiceConfig
-from evenkeel.service.store import queries
+from evenkeel.service.store import accounts, queries
 from evenkeel.service.store.counters import Counters, Rate, percent_right
 from evenkeel.service.store.journal import Journal, JournalError
 from evenkeel.service.store.model_folder import ModelFolder
@@ -50,7 +50,8 @@ class Supervisor:
         self._points = counters.history
         # Until the worker sends its own.
         bias = (counters.history[-1]["recency_bias"] if counters.history else None) or 0.0  # version 0.1 had None
-        self.report = WorkerReport(saved=published.version, recovering=True, recency_bias=bias).counted(counters)
+        report = WorkerReport(saved=published.version, recovering=True, recency_bias=bias)
+        self.report = report.counted(counters, journal.do(accounts.refused))
         self.saved_at = time.monotonic()
         self.answered = deque(journal.do(queries.recent_answers), maxlen=queries.RECENT)
         self._model_folder, self._config, self._journal, self._apart = model_folder, config, journal, apart
