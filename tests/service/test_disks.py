@@ -4,6 +4,7 @@ import multiprocessing
 import resource
 import sqlite3
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from evenkeel.errors import RunError
 from evenkeel.service.service import Service
+from evenkeel.service.store import version_rows
 from evenkeel.service.store.journal import JournalError
 from tests.helpers.processes import LONG, fork_server, wait_for
 from tests.helpers.services import Open, adds_up, examples, report, settle, teach
@@ -67,6 +69,32 @@ def test_a_full_disk_keeps_what_was_accepted_and_predictions_continue(
     settle(service)
     assert service.problem is None
     assert adds_up(service)
+
+
+def test_a_service_that_starts_on_a_full_disk_learns_as_soon_as_there_is_room(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenkeel.service.store.journal.PROBE", 0.01)
+    service = opened("batches.size=4")
+    teach(service, examples(8))
+    assert service.journal is not None
+    service.journal.do(partial(version_rows.announce, number=777))  # as if it were killed while it writes a version
+    service.close()
+
+    def fail(_: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("evenkeel.service.store.queries.advance", fail)
+        again = opened()
+        assert "The journal cannot be written (database or disk is full)" in (again.problem or "")
+        assert again.predict([examples(1)[0].x])[1][0].label in ("cat", "dog")
+        with pytest.raises(JournalError, match="Nothing was changed"):
+            again.learn(examples(4, seed=1)).result()
+    wait_for(lambda: again.problem is None)  # even if no client sends anything
+    teach(again, examples(4, seed=1))
+    assert report(again).learned == 12
+    assert adds_up(again)
 
 
 def test_a_damaged_journal_is_left_alone_and_predictions_continue(opened: Open) -> None:

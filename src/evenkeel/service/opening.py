@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,7 +59,9 @@ def _unusable(model_folder: ModelFolder, error: BaseException) -> str:
     """Return why the journal cannot be used, and if it is damaged, what can be done about that."""
     why = str(error) if is_writable(model_folder.path) else f"{error}; its folder is read-only"
     sentence = f"The journal {str(model_folder.journal)!r} cannot be used: {why}. It was left unchanged."
-    if isinstance(error, sqlite3.OperationalError) or "newer version" in str(error):  # a disk that fails; no damage
+    if isinstance(error, sqlite3.OperationalError):  # a disk that fails; no damage
+        return f"{sentence} Restart the service once it can be."
+    if "newer version" in str(error):
         return sentence
     return (
         f"{sentence} Restore a backup (`evenkeel restore`), or continue without it: `evenkeel serve "
@@ -179,7 +182,8 @@ def _clear(model_folder: ModelFolder, journal: Journal) -> None:
     model_folder.delete_partial()
     for number in journal.do(version_rows.unfinished):
         model_folder.version(number).unlink(missing_ok=True)
-        journal.do(partial(version_rows.drop, number=number))
+        with suppress(JournalError):  # a full disk: its record is deleted by another start
+            journal.do(partial(version_rows.drop, number=number))
     _set_aside_unknown(model_folder, journal)
 
 

@@ -74,7 +74,8 @@ class Journal:
     def start_marking(self) -> None:
         """Write the mark, now and after each commit: the journal belongs to the versions."""
         self._marking = True
-        self._mark.write(self.do(queries.advance))
+        with suppress(JournalError):  # a full disk: `failure` says so, and it is tried again until there is room
+            self.do(_probe)
 
     def tidy(self) -> None:
         """Start tidying."""
@@ -193,7 +194,7 @@ class Journal:
 
 
 def _probe(db: sqlite3.Connection) -> None:
-    """Write without changing anything."""
+    """Write without changing anything but the position."""
     db.execute("UPDATE meta SET value = value WHERE name = 'batch'")
 
 
