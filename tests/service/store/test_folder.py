@@ -90,6 +90,20 @@ def test_a_lost_config_is_named_and_can_be_given_again(opened: Open, tmp_path: P
     assert config.read_text() == content
 
 
+def test_files_that_are_set_aside_together_get_the_same_number(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path)
+    for journal, has_log in (("first", False), ("second", True), ("third", True)):
+        for path in folder.journal_files():
+            if has_log or not path.name.endswith(("-wal", "-shm")):
+                path.write_text(journal)
+        folder.set_aside(*folder.journal_files())
+    contents = {path.name: path.read_text() for path in folder.aside.iterdir()}
+    ends = ("sqlite", "mark", "sqlite-wal", "sqlite-shm")
+    first = {f"journal.{end}": "first" for end in ends[:2]}
+    second = {f"journal-2.{end}": "second" for end in ends}
+    assert contents == first | second | {f"journal-3.{end}": "third" for end in ends}
+
+
 def test_files_that_are_not_versions_are_left_alone(opened: Open, tmp_path: Path) -> None:
     service = opened()
     teach(service, examples(8))

@@ -72,17 +72,23 @@ class ModelFolder:
             path.unlink()
 
     def set_aside(self, *paths: Path) -> None:
-        """Move files to `set-aside/`, under names that are not in use there."""
-        for path in filter(Path.exists, paths):
+        """Move files that belong together to `set-aside/`, under names with one number that none has there yet."""
+        here = [path for path in paths if path.exists()]
+        endings = chain([""], (f"-{number}" for number in count(2)))
+        groups = ([self.aside / f"{path.stem}{ending}{path.suffix}" for path in here] for ending in endings)
+        free = next(group for group in groups if not any(target.exists() for target in group))
+        for path, target in zip(here, free, strict=True):
             self.aside.mkdir(exist_ok=True)
-            names = chain([path.name], (f"{path.stem}-{number}{path.suffix}" for number in count(2)))
-            path.rename(next(target for name in names if not (target := self.aside / name).exists()))
+            path.rename(target)
             flush(self.aside)
             flush(path.parent)
 
     def journal_files(self) -> list[Path]:
-        """Return the paths of the journal: the database, its log and index, and the mark."""
-        return [self.mark, *(self.path / f"{self.journal.name}{part}" for part in ("", "-wal", "-shm"))]
+        """Return the paths of the journal: its log and index, the database, and the mark.
+
+        In this order: if a kill comes while they are set aside, the database still says which group a log belongs to.
+        """
+        return [*(self.path / f"{self.journal.name}{part}" for part in ("-wal", "-shm", "")), self.mark]
 
     def lock(self) -> None:
         """Own the folder until `release` or the end of the process; raise BusyError if another process owns it."""
