@@ -190,6 +190,31 @@ def test_forgotten_predictions_leave_no_pieces_after_a_start(tmp_path: Path) -> 
         assert db.execute("PRAGMA user_version").fetchone()[0] != UNSCRUBBED
 
 
+def test_predictions_that_were_labelled_before_they_are_forgotten_leave_no_pieces_either(tmp_path: Path) -> None:
+    path, dice, left = tmp_path / "predictions.sqlite", random.Random(1), list[str]()
+    kept = Predictions(path, Kept(50_000))
+    labelled = list[str]()
+    for number in range(0, 1920, 16):
+        words = [f"<{each:08d}>" for each in range(number, number + 16)]
+        kept.remember([Prediction(each, 1, "cat", (each * 40)[: dice.randint(200, 400)].encode()) for each in words])
+        left += words
+        if len(left) > 64:
+            dice.shuffle(left)
+            for _ in range(15):
+                labelled.append(left.pop())
+                kept.drop(labelled[-1:])
+    assert kept.forget(labelled) == []
+    kept.close()
+
+    def pieces() -> list[str]:
+        content = path.read_bytes()
+        return [each for each in labelled if each.encode() in content]
+
+    assert pieces()  # so this test can fail
+    Predictions(path, Kept(50_000)).close()
+    assert not pieces()
+
+
 def test_damage_is_found_before_anything_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with closing(open_database(path, schema.prepare, flushed=False)) as db:

@@ -145,8 +145,7 @@ class Predictions:
             for id in ids:
                 if db.execute("DELETE FROM predictions WHERE id = ?", (id,)).rowcount:
                     self._unscrubbed.add(id)
-            if self._unscrubbed:
-                db.execute(f"PRAGMA user_version = {UNSCRUBBED}")
+            db.execute(f"PRAGMA user_version = {UNSCRUBBED}")  # also for pieces of those that were dropped before
         with self._locked():
             truncate_log(self._db)
             were_kept, self._unscrubbed = [id for id in ids if id in self._unscrubbed], set()
