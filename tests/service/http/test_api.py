@@ -228,6 +228,8 @@ def test_metrics_can_be_parsed_and_equal_the_status(vectors: Served) -> None:
     assert value(families["evenkeel_queue"]) == 0
     assert value(families["evenkeel_queue_limit"]) == status["queue"]["limit"] == 10_000
     assert value(families["evenkeel_learned"]) == counted(status)["learned"]
+    assert value(families["evenkeel_set_aside"]) == counted(status)["refused"]
+    assert families["evenkeel_set_aside"].type == "gauge"  # it falls when they are retried or dropped
     assert value(families["evenkeel_accuracy_before_learning"]) == status["accuracy"]["before_learning"]["recent"]
     assert value(families["evenkeel_recency_bias"]) == status["recency_bias"]
     assert -100 <= status["recency_bias"] <= 100
