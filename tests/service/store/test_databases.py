@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from evenkeel.service.config import Checkpoints
 from evenkeel.service.examples import Example
 from evenkeel.service.http.app import make_app
+from evenkeel.service.http.schemas import MOST_IDS
 from evenkeel.service.service import Service
 from evenkeel.service.store import queries, schema, version_rows
 from evenkeel.service.store.cutter import Cutter
@@ -292,3 +293,10 @@ def test_many_are_forgotten_with_one_request_that_may_be_repeated(opened: Open) 
     assert http.get("/v1/set-aside").json() == []
     assert http.post("/v1/set-aside/retry").status_code == 404
     assert http.post("/v1/set-aside/keep").status_code == 422
+
+
+def test_as_many_are_forgotten_as_the_api_says_whatever_the_limit_of_examples_is(opened: Open) -> None:
+    http = client(opened("limits.examples=1"))
+    ids = [f"unknown {place}" for place in range(MOST_IDS)]
+    assert http.post("/v1/forget", json={"ids": ids}).json() == {"forgotten": {}, "unknown": ids}
+    assert http.post("/v1/forget", json={"ids": [*ids, "one more"]}).status_code == 422

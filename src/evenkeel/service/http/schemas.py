@@ -17,6 +17,7 @@ _SAMPLE = re.compile(rb'"x"\s*:\s*(.)')
 _BEGIN = re.compile(rb'\s*\{\s*"examples"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*\{")
 _END = re.compile(rb"\]\s*(,[^\[\]{}]*)?\}\s*\Z")
+MOST_IDS = 10_000  # in one request to forget
 MARKS_PER_EXAMPLE = 64  # quotes, or braces, that a body may hold for each example: far more than it needs
 ID = r"^[A-Za-z0-9._:@+=-]+$"
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -66,7 +67,7 @@ class VersionsAnswer(BaseModel):
 
 
 class Ids(Body):
-    ids: list[Text] = Field(min_length=1, max_length=10_000, description="Ids of examples or predictions")
+    ids: list[Text] = Field(min_length=1, max_length=MOST_IDS, description="Ids of examples or predictions")
 
 
 class ForgetAnswer(BaseModel):
@@ -100,7 +101,8 @@ TruthOrTruths = Annotated[Annotated[Truth, Tag("one")] | Annotated[Truths, Tag("
 
 def require_few_marks(body: bytes, examples: int) -> None:
     """Raise InputError for a body with far more fields than it needs: reporting each would take very long."""
-    if max(body.count(b'"'), body.count(b"{")) > MARKS_PER_EXAMPLE * examples + 1_000:
+    most = max(MARKS_PER_EXAMPLE * examples, 3 * MOST_IDS)  # an id has two quotes
+    if max(body.count(b'"'), body.count(b"{")) > most:
         raise InputError("The body has far too many fields or objects for the examples it may hold.")
 
 
