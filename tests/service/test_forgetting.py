@@ -154,6 +154,18 @@ def test_a_prediction_is_forgotten_too(opened: Open) -> None:
         service.tell([(id, "cat")]).result()
 
 
+def test_a_prediction_whose_removal_got_no_answer_can_be_forgotten_again(opened: Open) -> None:
+    service = opened()
+    teach(service, examples(8))
+    (id,) = service.remember([marked(3.1415)], *service.predict([marked(3.1415)]))
+    service.close()
+    again = opened(start=False)
+    with pytest.raises(JournalError):  # the worker is not there
+        again.forget(id).result()
+    again.start()
+    assert again.forget(id).result().prediction
+
+
 def test_many_are_forgotten_in_one_pass_with_an_answer_for_each(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened("batches.size=4", "batches.wait=3600")
     for part in range(3):

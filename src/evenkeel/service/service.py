@@ -3,6 +3,7 @@
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from evenkeel.service.intake import Intake
 from evenkeel.service.learners import require_own_parts, tables_of
 from evenkeel.service.opening import Start, adopt, current, first_learner, newest_readable, open_journal
 from evenkeel.service.samples import unpack
-from evenkeel.service.store import aside, queries, version_rows
+from evenkeel.service.store import aside, forgotten, queries, version_rows
 from evenkeel.service.store.aside import SetAside
 from evenkeel.service.store.forgotten import Forgotten
 from evenkeel.service.store.journal import Journal, JournalError
@@ -212,8 +213,12 @@ class Service:
 
     def forget_all(self, ids: Sequence[str]) -> "Future[dict[str, Forgotten | None]]":
         """Remove many examples or predictions in one pass. The answer is None for an id that is not known."""
-        supervisor, _ = self._require_learning()
-        return supervisor.command("forget", ids=list(dict.fromkeys(ids)), predictions=self._kept().forget(ids))
+        supervisor, journal = self._require_learning()
+        kept = self._kept()
+        # Noted before they are deleted: if the worker cannot be reached, a repeated request still gets this answer.
+        noted = dict.fromkeys(kept.held(ids), Forgotten(waiting=False, memory=0, versions=0, prediction=True))
+        journal.do(partial(forgotten.note, answers=noted))
+        return supervisor.command("forget", ids=list(dict.fromkeys(ids)), predictions=kept.forget(ids))
 
     def list_aside(self) -> "Future[list[SetAside]]":
         """Return the examples that could not be learned, by batch."""

@@ -75,7 +75,9 @@ class Metrics(Collector):
         yield _gauge("queue", "Examples accepted but not learned yet", supervisor.waiting)
         yield _gauge("queue_limit", "Maximum number of waiting examples", service.config.most_waiting)
         yield _gauge("queue_age_seconds", "Seconds for which the oldest one has waited", supervisor.queue.seconds)
-        yield _gauge("set_aside", "Examples that could not be learned, until they are retried or dropped", report.refused)
+        yield _gauge(
+            "set_aside", "Examples that could not be learned, until they are retried or dropped", report.refused
+        )
         yield _gauge("learned_per_second", "Examples learned per second, over the last ten seconds", supervisor.rate)
         yield _counter("learned", "Examples learned", report.learned)
         yield _counter("tested", "Examples predicted just before they were learned", report.tested)

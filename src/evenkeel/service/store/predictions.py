@@ -131,6 +131,12 @@ class Predictions:
             rows = db.execute(f"SELECT id, version, answered, x FROM predictions WHERE id IN ({marks(ids)})", ids)
             return {id: Prediction(id, version, json.loads(answered), x) for id, version, answered, x in rows}
 
+    def held(self, ids: Sequence[str]) -> list[str]:
+        """Return those of these ids whose predictions are kept."""
+        with self._transaction() as db:
+            rows = db.execute(f"SELECT id FROM predictions WHERE id IN ({marks(ids)})", ids)
+            return [id for (id,) in rows]
+
     def drop(self, ids: Sequence[str]) -> None:
         """Delete predictions that are no longer needed."""
         with self._transaction() as db:
