@@ -227,6 +227,29 @@ def test_copies_are_for_their_owner_even_if_the_original_is_not(whole: Path, tmp
     assert not any(path.stat().st_mode & 0o077 for path in (tmp_path / "again").rglob("*"))
 
 
+@pytest.mark.parametrize("name", [".", "link"])
+def test_an_empty_folder_takes_a_backup_by_any_name(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty-too").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    target = tmp_path / "empty"
+    if name == "link":
+        target = tmp_path / "empty-too"
+        Path("link").symlink_to(target)
+    restore(str(whole), Path(name))
+    assert list(check(ModelFolder(target))) == []
+
+
+def test_a_mount_point_is_refused_with_a_way_out(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "volume").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda self: self == tmp_path / "volume")
+    with pytest.raises(SettingsError, match=r"is a mount point.* Choose a folder inside it"):
+        restore(str(whole), tmp_path / "volume")
+    restore(str(whole), tmp_path / "volume" / "model")
+
+
 def test_only_what_a_backup_lists_is_restored(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "copy")
     (tmp_path / "copy" / "keys.json").write_text("[]")

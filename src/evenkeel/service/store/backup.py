@@ -34,7 +34,7 @@ def back_up(folder: ModelFolder, target: str) -> dict[str, Any]:
     """Copy a service's folder to a new folder, a .tar file, or a URL of fsspec; return what the backup holds."""
     if "://" in target:
         return _to_url(folder, target)
-    path = Path(target)
+    path = Path(target).resolve()
     if path.suffix in COMPRESSED:
         raise SettingsError(f"A backup is a folder or a .tar file, not {path.suffix}: compress it once it is made.")
     return _to_tar(folder, path) if path.suffix == ".tar" else _to_folder(folder, path)
@@ -85,6 +85,8 @@ def _partial(target: Path) -> Iterator[Path]:
     _delete(*leftovers)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise _exists(target)
+    if target.is_mount():
+        raise SettingsError(f"{str(target)!r} is a mount point, which cannot be replaced. Choose a folder inside it.")
     partial.mkdir(parents=True)
     try:
         yield partial
@@ -203,6 +205,7 @@ def _hash(path: Path) -> str:
 
 def restore(source: str, target: Path) -> dict[str, Any]:
     """Make a service's folder of a backup, checked file by file; return what the backup holds."""
+    target = target.resolve()
     with _partial(target) as partial:
         _fetch(source, partial)
         listed = _checked(partial, source)
