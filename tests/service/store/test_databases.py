@@ -4,6 +4,7 @@ import gc
 import random
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -211,6 +212,28 @@ def test_predictions_are_kept_for_a_while_only(tmp_path: Path, monkeypatch: pyte
             kept.remember([prediction(number)])
             now += 30
         assert set(kept.fetch([f"p{number}" for number in range(10)])) == {"p7", "p8", "p9"}
+
+
+def test_a_start_drops_what_the_limits_no_longer_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "predictions.sqlite"
+    made = [Prediction(f"p{number}", 1, "cat", b"sample") for number in range(4)]
+
+    def left(most: Kept) -> list[str]:
+        with closing(Predictions(path, most)) as kept:
+            return sorted(kept.fetch([each.id for each in made]))
+
+    with closing(Predictions(path, Kept(10))) as kept:
+        kept.remember(made)
+    assert left(Kept(10)) == ["p0", "p1", "p2", "p3"]
+    assert left(Kept(3)) == ["p1", "p2", "p3"]
+    assert left(Kept(10, bytes=14)) == ["p2", "p3"]
+    later = time.time() + 100
+    monkeypatch.setattr("evenkeel.service.store.predictions.time.time", lambda: later)
+    assert left(Kept(10, seconds=200)) == ["p2", "p3"]
+    assert left(Kept(10, seconds=50)) == []
+    with closing(Predictions(path, Kept(10))) as kept:
+        kept.remember(made)
+    assert left(Kept(0)) == []
 
 
 def test_no_answer_waits_long_for_another_process_that_uses_the_predictions(

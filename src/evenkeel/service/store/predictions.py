@@ -76,6 +76,9 @@ class Predictions:
         self._dropped = 0  # the last one that was dropped because there were too many
         self._try_again = 0.0
         self._unscrubbed: set[str] = set()  # deleted, but perhaps still in the log
+        with suppress(JournalError), self._transaction() as db:  # if it cannot be written now, they are dropped later
+            (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM predictions").fetchone()
+            self._drop_oldest(db, last, time.time())
 
     def remember(self, predictions: Sequence[Prediction]) -> None:
         """Keep these predictions, and drop the oldest ones beyond `most`."""
