@@ -22,6 +22,7 @@ class Net(nn.Module):
     an encoder, and only the head is trained.
 
     >>> net = Net(nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU()), nn.Linear(8, 3))
+    >>> import torch
     >>> net(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 3])
     """
@@ -53,6 +54,7 @@ class Net(nn.Module):
         first output is added or a method replaces the head by a cosine head. frozen: only the head is trained.
 
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> import torch
         >>> x = torch.ones(2, 4)
         >>> bool((Net.split(model, head="2")(x) == model(x)).all())
         True

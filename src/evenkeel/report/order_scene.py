@@ -40,7 +40,7 @@ class Orders(Scene):
 
         def relabelled(group: Group, order: str) -> Group:
             label = f"{names[_without_order(group)]}: {order}"
-            uses[label] += 1  # more than once where two groups of one order differ only in their names
+            uses[label] += 1  # more than once where two groups of one order differ only in their code
             return replace(group, label=f"{label} #{uses[label]}" if uses[label] > 1 else label)
 
         return [[relabelled(group, order) for group in members] for order, members in zip(texts, grouped, strict=True)]
