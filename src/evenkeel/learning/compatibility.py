@@ -9,7 +9,6 @@ from torch.optim import Optimizer
 
 from evenkeel.errors import InputError, MethodError, SettingsError, at_least_zero, fraction, one_of, whole_number
 from evenkeel.learning.adaptors import Adaptor
-from evenkeel.learning.augment import Augment
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
@@ -130,20 +129,6 @@ def require_room(memories: Sequence[Memory], x: Tensor) -> None:
         whole, *parts = (memory.capacity for memory in memories)
         apart = "".join(f", of which {part} are held out," for part in parts)
         raise InputError(f"memory={whole!r}{apart} cannot hold one sample, which takes {needed:,} bytes.")
-
-
-def require_views(augment: Augment | None, sample: Tensor) -> None:
-    """Raise InputError if `augment` changes the shape or dtype of a sample; it raises itself if it cannot take one."""
-    if augment is None:
-        return
-    view: object = augment(sample.clone(), torch.Generator())
-    if not isinstance(view, Tensor):
-        raise InputError(f"augment must return a tensor, but returned a {type(view).__name__}.")
-    if view.shape != sample.shape or view.dtype != sample.dtype:
-        raise InputError(
-            f"augment must keep shape and dtype, but it turned {tuple(sample.shape)} {sample.dtype} into "
-            f"{tuple(view.shape)} {view.dtype}."
-        )
 
 
 def make_cosine(net: Net, method: Method, optimizer: object) -> None:

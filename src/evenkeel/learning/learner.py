@@ -15,6 +15,7 @@ from evenkeel.errors import CheckpointError, InputError
 from evenkeel.learning import checkpoint, compatibility, growth
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.augment import Augment, in_order
+from evenkeel.learning.augment.base import require_view
 from evenkeel.learning.classifier import Classifier
 from evenkeel.learning.construction import connect
 from evenkeel.learning.devices import computing, find_device
@@ -194,7 +195,8 @@ class Learner:
         if is_first:
             self._inputs.fits(batch, self._classifier.classify)
             compatibility.require_room(self.memories, self._inputs.encode(batch[:1]))
-            compatibility.require_views(self.augment, batch[:1])
+            if self.augment is not None:
+                require_view("augment", self.augment(batch[:1].clone(), torch.Generator()), batch[:1])
         if len(self.labels.names) + len(new) > self.net.outputs:
             self.grow(len(self.labels.names) + len(new))
         self._inputs.accept(batch)

@@ -65,12 +65,16 @@ class PerSample:
         return call_text(self)
 
     def _view(self, image: Tensor) -> Tensor:
-        view: object = self.transform(image)
-        if not isinstance(view, Tensor):
-            raise InputError(f"The transform of PerSample must return a tensor, but returned a {type(view).__name__}.")
-        if view.shape != image.shape or view.dtype != image.dtype:
-            raise InputError(
-                f"The transform of PerSample must keep shape and dtype, but it turned "
-                f"{tuple(image.shape)} {image.dtype} into {tuple(view.shape)} {view.dtype}."
-            )
-        return view
+        return require_view("The transform of PerSample", self.transform(image), image)
+
+
+def require_view(whose: str, view: object, of: Tensor) -> Tensor:
+    """Return a view; raise InputError unless it is a tensor of the same shape and dtype as what it is of."""
+    if not isinstance(view, Tensor):
+        raise InputError(f"{whose} must return a tensor, but returned a {type(view).__name__}.")
+    if view.shape != of.shape or view.dtype != of.dtype:
+        raise InputError(
+            f"{whose} must keep shape and dtype, but it turned {tuple(of.shape)} {of.dtype} into "
+            f"{tuple(view.shape)} {view.dtype}."
+        )
+    return view
