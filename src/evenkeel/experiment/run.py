@@ -32,7 +32,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import Method
 from evenkeel.learning.nets import Net
 from evenkeel.results.measures import summarise
-from evenkeel.results.records import Ended, Record, Session, Started
+from evenkeel.results.records import LIBRARIES, Ended, Record, Session, Started
 from evenkeel.results.run_files import Results
 
 
@@ -129,12 +129,9 @@ def _started(setup: Setup, learner: Learner) -> Started:
 
 
 def _versions() -> dict[str, str]:
-    return {
-        "evenkeel": __version__,  # not that of the installation, which may be older
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+    # Of evenkeel, not that of the installation, which may be older.
+    versions = (__version__, platform.python_version(), torch.__version__, np.__version__)
+    return dict(zip(LIBRARIES, versions, strict=True))
 
 
 class _Session:

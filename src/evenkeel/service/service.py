@@ -216,8 +216,9 @@ class Service:
         supervisor, journal = self._require_learning()
         kept = self._kept()
         # Noted before they are deleted: if the worker cannot be reached, a repeated request still gets this answer.
-        noted = dict.fromkeys(kept.held(ids), Forgotten(waiting=False, memory=0, versions=0, prediction=True))
-        journal.do(partial(forgotten.note, answers=noted))
+        if held := kept.held(ids):
+            noted = dict.fromkeys(held, Forgotten(waiting=False, memory=0, versions=0, prediction=True))
+            journal.do(partial(forgotten.note, answers=noted))
         return supervisor.command("forget", ids=list(dict.fromkeys(ids)), predictions=kept.forget(ids))
 
     def list_aside(self) -> "Future[list[SetAside]]":
