@@ -16,7 +16,7 @@ def require_same_data(ledger: Ledger, runs: Mapping[str, Config], root: Path | N
     digests: dict[str, str] = {}
     changed: dict[str, str] = {}  # the path, by where the run is
     for key, config in runs.items():
-        if not ledger.finished(key) or not _is_here(config, root):
+        if not _is_here(config, root) or not ledger.finished(key):  # in this order: the second reads a file
             continue
         what = config.model_dump_json(include={"data", "limits"})
         if what not in digests:
