@@ -33,6 +33,11 @@ def labels(names: Sequence[str], settings: Sequence[Settings]) -> list[str]:
 
     >>> labels(["ER", "ER"], [{"mean": 0.4, "data.name": "mnist"}, {"mean": 0.5, "data.name": "svhn"}])
     ['ER (data mnist)', 'ER (data svhn)']
+
+    The same goes for what follows from the name of a part:
+
+    >>> labels(["ER", "ER"], [{"augment.name": "flip", "augment.rate": 0.5}, {"augment.name": "crop"}])
+    ['ER (augment flip)', 'ER (augment crop)']
     """
     keys = [key for each in settings for key in each]
     made = []
@@ -90,14 +95,20 @@ def value_text(value: object) -> str:
 def _differing(own: Settings, others: Sequence[Settings]) -> list[str]:
     """Return the first settings in which `own` differs from the others: so many that they tell it from all of them."""
     differ = [key for key in own if key not in APART and any(other.get(key) != own[key] for other in others)]
-    if DATA in differ:  # what has one value for each data set says no more than its name
-        data_sets = {other.get(DATA) for other in others}
-        differ = [
-            key for key in differ if len({(other.get(DATA), str(other.get(key))) for other in others}) > len(data_sets)
-        ]
-        differ.insert(0, DATA)
+    named = [key for key in differ if key.endswith(".name")]
+    differ = [key for key in differ if not any(_follows(key, name, others) for name in named)]
+    if DATA in differ:
+        differ.sort(key=lambda key: key != DATA)
 
     def is_distinct(by: Sequence[str]) -> bool:
         return all(other == own or any(other.get(key) != own[key] for key in by) for other in others)
 
     return next((differ[:count] for count in range(ENOUGH, len(differ)) if is_distinct(differ[:count])), differ)
+
+
+def _follows(key: str, name: str, others: Sequence[Settings]) -> bool:
+    """Return whether a setting has one value for each name of its part, or of the data set: it tells no more."""
+    if key == name or not (name == DATA or key.startswith(name.removesuffix("name"))):
+        return False
+    by_name = {(other.get(name), str(other.get(key))) for other in others}
+    return len(by_name) == len({other.get(name) for other in others})
