@@ -8,7 +8,7 @@ from itertools import product
 
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import printable
-from evenkeel.results.groups import Group, groups
+from evenkeel.results.groups import Group, groups, own_code
 from evenkeel.results.labels import APART
 from evenkeel.results.run_files import Results
 
@@ -40,7 +40,7 @@ class Orders(Scene):
 
         def relabelled(group: Group, order: str) -> Group:
             label = f"{names[_without_order(group)]}: {order}"
-            uses[label] += 1  # more than once where two groups of one order differ only in their code
+            uses[label] += 1  # more than once where two streams of one's own differ only in name
             return replace(group, label=f"{label} #{uses[label]}" if uses[label] > 1 else label)
 
         return [[relabelled(group, order) for group in members] for order, members in zip(texts, grouped, strict=True)]
@@ -66,10 +66,11 @@ class Orders(Scene):
 
 def _without_order(group: Group) -> str:
     """Return what the runs of two orders must share to be compared."""
-    config = group.runs[0].started.config
+    first = group.runs[0]
+    config = first.started.config
     scenario = {name: value for name, value in (config["scenario"] or {}).items() if name not in ORDER}
     rest = {name: value for name, value in config.items() if name not in ("name", *APART)}
-    return json.dumps({**rest, "scenario": scenario}, sort_keys=True)
+    return json.dumps([{**rest, "scenario": scenario}, own_code(first)], sort_keys=True)
 
 
 def class_set(run: Results, place: int, most: int | None = MOST) -> str:

@@ -1,6 +1,5 @@
 """Which runs are compared, which are averaged, and how each group looks in every figure."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.report.svg import PALETTE
-from evenkeel.results.groups import Group, groups, half_interval, pairs
+from evenkeel.results.groups import Group, comparable, groups, half_interval, pairs
 from evenkeel.results.measures import MEASURES, Measure, by_task
 from evenkeel.results.run_files import Results
 
@@ -161,14 +160,7 @@ class Scene:
 
 def scenes(runs: Sequence[Results], *, apart_from: Sequence[str] = ()) -> list[Scene]:
     """Group runs by data set and scenario, in order of appearance; `apart_from`: scenario settings that may differ."""
-    by_setting: dict[str, list[Results]] = {}
-    for run in runs:
-        started, scenario = run.started, run.started.config.get("scenario")
-        if isinstance(scenario, Mapping):
-            scenario = {setting: value for setting, value in scenario.items() if setting not in apart_from}
-        facts = [dict(started.data), started.config.get("data"), scenario, len(started.tasks)]
-        by_setting.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
-    return [Scene(each) for each in by_setting.values()]
+    return [Scene(each) for each in comparable(runs, apart_from=apart_from)]
 
 
 def series(runs: Iterable[Results], points: Callable[[Results], Mapping[int, float]]) -> Series | None:

@@ -142,7 +142,7 @@ def groups(runs: Sequence[Results]) -> list[Group]:
 
 def _setting(run: Results, *, adapted: bool = True) -> str:
     """Return what the runs of a group share; adapted: with the adaptor."""
-    config, own, apart = run.started.config, _own_code(run), {*APART}
+    config, own, apart = run.started.config, own_code(run), {*APART}
     if not adapted:
         apart |= {"adaptor", "name"}
         own.pop((config["adaptor"] or {}).get("name", ""), None)
@@ -151,7 +151,7 @@ def _setting(run: Results, *, adapted: bool = True) -> str:
     return json.dumps([{key: config[key] for key in config if key not in apart}, run.started.data, own], sort_keys=True)
 
 
-def _own_code(run: Results) -> dict[str, str]:
+def own_code(run: Results) -> dict[str, str]:
     """Return the digests of the files of the user's own parts, by part: the same config may mean another file."""
     return {part: version for part, version in run.started.versions.items() if part not in LIBRARIES}
 
@@ -169,7 +169,7 @@ def _labels(runs: Sequence[Results]) -> list[str]:
     """Return distinct labels: the names of the runs, and where several share one, the settings in which they differ."""
     settings = [
         dict(flat({**run.started.config, "data": {**run.started.config["data"], **run.started.data}}))
-        | ({"code": ", ".join(own.values())} if (own := _own_code(run)) else {})
+        | ({"code": ", ".join(own.values())} if (own := own_code(run)) else {})
         for run in runs
     ]
     marked = list[str]()
@@ -202,6 +202,20 @@ def seeds_text(counts: Sequence[int], *, to: str = " to ") -> str:
     """Return the number of seeds of several groups, as in '1 seed' or '3 to 5 seeds'."""
     least, most = min(counts), max(counts)
     return f"{most} seed{'s' * (most > 1)}" if least == most else f"{least}{to}{most} seeds"
+
+
+def comparable(
+    runs: Sequence[Results], *, apart_from: Sequence[str] = (), same_memory: bool = False
+) -> list[list[Results]]:
+    """Part runs by data and scenario, as they appear; `apart_from`: settings of the scenario that may differ."""
+    parts: dict[str, list[Results]] = {}
+    for run in runs:
+        started, config = run.started, run.started.config
+        scenario = {key: value for key, value in (config.get("scenario") or {}).items() if key not in apart_from}
+        shared = [started.data, config.get("data"), scenario, len(started.tasks)]
+        memory = config["memory"]["capacity"] if same_memory else None
+        parts.setdefault(json.dumps([*shared, memory], sort_keys=True), []).append(run)
+    return list(parts.values())
 
 
 def benchmark(run: Results, *, full: bool = False) -> str:

@@ -1,13 +1,12 @@
 """Paired comparison of two sides, run by run: differences, significance tests, correction for multiple testing."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 
 from evenkeel.errors import RunError, nearest
-from evenkeel.results.groups import ENOUGH, Estimate, Group, benchmark, gain, groups, paired, pairs
+from evenkeel.results.groups import ENOUGH, Estimate, Group, benchmark, comparable, gain, groups, paired, pairs
 from evenkeel.results.labels import flat, labels, numbered
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
@@ -192,15 +191,11 @@ def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[R
 
 def _places(runs: Sequence[Results]) -> dict[str, list[Results]]:
     """Return the runs by data, scenario and memory; a place has the settings in its name that set it apart."""
-    by_facts: dict[str, list[Results]] = {}
-    for run in runs:
-        started, memory = run.started, run.started.config["memory"]["capacity"]
-        facts = [started.data, started.config.get("scenario"), len(started.tasks), memory]
-        by_facts.setdefault(json.dumps(facts, sort_keys=True), []).append(run)
-    first = [each[0] for each in by_facts.values()]
+    parts = comparable(runs, same_memory=True)
+    first = [each[0] for each in parts]
     names = [f"{benchmark(run)}, memory {run.started.config['memory']['capacity']}" for run in first]
-    settings = [dict(flat({"scenario": run.started.config.get("scenario")})) for run in first]
-    return dict(zip(numbered(labels(names, settings)), by_facts.values(), strict=True))
+    settings = [dict(flat({part: run.started.config.get(part) for part in ("data", "scenario")})) for run in first]
+    return dict(zip(numbered(labels(names, settings)), parts, strict=True))
 
 
 def _labels(members: Sequence[Group]) -> list[str]:
