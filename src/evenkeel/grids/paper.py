@@ -33,6 +33,18 @@ class PaperCell:
 
 
 @dataclass(frozen=True)
+class Slip:
+    """Something in the paper that does not agree with itself or with the released code, and the cells it is about."""
+
+    text: str
+    data: Sequence[str] = ()  # empty: any
+    methods: Sequence[str] = ()
+
+    def concerns(self, cell: PaperCell) -> bool:
+        return cell.data in (self.data or [cell.data]) and _base(cell.row) in (self.methods or [_base(cell.row)])
+
+
+@dataclass(frozen=True)
 class PaperTable:
     """A table or figure of the paper, or the requested part of it."""
 
@@ -40,7 +52,7 @@ class PaperTable:
     title: str
     values: list[str]  # what its cells contain: measures by name, and "tasks" for the accuracy on each
     seeds: int  # number of seeds in the paper
-    slips: list[str]
+    slips: list[Slip]
     settings: list[str]  # the user's, on top of the presets
     cells: list[PaperCell]
 
@@ -109,7 +121,8 @@ def paper_table(
                 "--data-set, --memory, --net and --seeds. For other runs write a grid: `evenkeel grid`."
             )
     count = table["seeds"] if seeds is None else seeds
-    selected = PaperTable(name, table["title"], table["values"], table["seeds"], table["slips"], list(settings), [])
+    slips = [Slip(**slip) for slip in table["slips"]]
+    selected = PaperTable(name, table["title"], table["values"], table["seeds"], slips, list(settings), [])
     # Tables only need tests at task ends; curves need points in between.
     evaluation = ["evaluation.prequential=false", "evaluation.alignment=0"]
     evaluation += [] if table.get("curve") else ["evaluation.every=0"]

@@ -15,11 +15,11 @@ TITLES = {"cifar10": "Split CIFAR-10", "cifar100": "Split CIFAR-100", "tiny-imag
 
 
 def result_tables(table: PaperTable, ledger: Ledger, *, only_finished: bool = False) -> list[ResultTable]:
-    """Return one table per data set and memory size; the paper's slips are listed below the last.
+    """Return one table per data set and memory size; below the last, the paper's slips in these.
 
     only_finished: leave out rows, and tables, without a finished run.
     """
-    tables = []
+    tables, shown = [], list[PaperCell]()
     for cells in table.blocks():
         ours = {cell.row: finished_group(cell, ledger) for cell in cells}
         block = [cell for cell in cells if ours[cell.row].runs or not only_finished]
@@ -36,7 +36,9 @@ def result_tables(table: PaperTable, ledger: Ledger, *, only_finished: bool = Fa
         rows = _rows(measures, block, ours)
         show = _by_task if "tasks" in table.values else _by_method
         tables.append(show(title, measures, rows))
-    return [*tables[:-1], replace(tables[-1], notes=list(table.slips))] if tables else []
+        shown += block
+    slips = [slip.text for slip in table.slips if any(map(slip.concerns, shown))]
+    return [*tables[:-1], replace(tables[-1], notes=slips)] if tables else []
 
 
 def _listed(settings: Sequence[str]) -> str:
