@@ -166,7 +166,7 @@ MEASURES: dict[str, Measure] = {
         scored="; fair is that task's share of the test samples, 100/T for tasks of equal size",
     ),
     "recency_tilt": _measure("recency tilt", metrics.recency_tilt, _recency_tilt, lower=None, scored="; fair is 0"),
-    "acc_auc_sum": _measure("ACC_AUC as the paper's sum", metrics.area_sum, _area_sum),
+    "acc_auc_sum": _measure("ACC_AUC as the paper's sum, accuracy x steps", metrics.area_sum, _area_sum),
     "prequential": _measure("prequential accuracy", metrics.prequential_accuracy, _prequential),
 }
 

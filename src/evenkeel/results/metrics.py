@@ -48,20 +48,26 @@ def learning_accuracy(r: Matrix) -> float:
 
 
 def forgetting(r: Matrix) -> float:
-    """FM = mean over i < T-1 of max over j of R[j, i] - R[T-1, i]
+    """FM = mean over i < T-1 of max over j >= i of R[j, i] - R[T-1, i]
 
     Used in most code: Mammoth, PyCIL, Continuum, and the code released with the CBA paper.
     """
-    return _mean((r.max(axis=0) - r[-1])[:-1])
+    return _mean((_best(r) - r[-1])[:-1])
 
 
 def forgetting_over_all(r: Matrix) -> float:
-    """FM over all = 1/T * sum over i of max over j of R[j, i] - R[T-1, i]
+    """FM over all = 1/T * sum over i of max over j >= i of R[j, i] - R[T-1, i]
 
     The formula in the CBA paper, and in RaptorMai's code. It is (T-1)/T of FM if the last task is at its best at the
     end.
     """
-    return float((r.max(axis=0) - r[-1]).mean())
+    return float((_best(r) - r[-1]).mean())
+
+
+def _best(r: Matrix) -> Matrix:
+    """Return the best accuracy on each task since it was learned: what was known of it before cannot be forgotten."""
+    best: Matrix = np.tril(r).max(axis=0)
+    return best
 
 
 def forgetting_before_end(r: Matrix) -> float:
@@ -111,8 +117,8 @@ def worst_case_accuracy(curve: Sequence[Sequence[float]], tasks: Sequence[int], 
 
     Used by De Lange et al. 2023 for the stability gap: the drop right after a task begins, which tests at task ends do
     not show. `curve[n]` has the accuracies on the tasks so far at anytime point n, recorded while task `tasks[n]` was
-    being learned. The ends of later tasks count as points too, so without a curve this is the lowest value of each
-    column of R below the diagonal.
+    being learned. The ends of later tasks count as points too. Runs without a curve have no such measure: their tests
+    at task ends would miss the gap.
     """
     last = len(r) - 1
     lowest = [
