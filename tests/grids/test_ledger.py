@@ -1,8 +1,10 @@
 """The ledger: keys, many writers, an index that can be rebuilt, packing."""
 
+import errno
 import gzip
 import json
 import multiprocessing
+import os
 import shutil
 from pathlib import Path
 
@@ -382,3 +384,40 @@ def test_the_last_record_is_found_from_the_end(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert last_record(tmp_path / "run") is None
     assert last_record(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["step", "anytime", "test"])
+def test_a_run_that_lost_a_record_in_the_middle_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    fill(tmp_path, 0, 1)
+    whole, torn = (f"{seed:016x}" for seed in range(2))
+    ledger, records = Ledger(tmp_path), tmp_path / torn / RECORDS
+    assert len(ledger.entries()) == 2
+    *before, last = records.read_bytes().rpartition(f'{{"kind":"{kind}"'.encode())
+    records.write_bytes(b"".join([*before, b"\0", last[1:]]))
+    for each in (ledger, Ledger(tmp_path)):
+        assert [entry.key for entry in each.entries()] == [whole]
+        assert each.damaged() == [tmp_path / torn]
+    (tmp_path / INDEX).unlink()
+    for command in (["ledger", "list"], ["ledger", "pack"], ["table", "--measures", "acc,prequential"], ["report"]):
+        code, _, err = call(capsys, *command, str(tmp_path))
+        assert code == 0, (command, err)
+        assert f"Left out: {tmp_path / torn} is damaged" in err.replace("\n", "")
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES])
+def test_a_ledger_that_may_only_be_read_needs_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    fill(tmp_path, 0)
+    (tmp_path / INDEX).unlink(missing_ok=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Ledger, "_index_lock", refuse)
+    assert [entry.seed for entry in Ledger(tmp_path).entries()] == [0]
+    error = errno.ENOSPC
+    with pytest.raises(OSError, match="space"):
+        Ledger(tmp_path).entries()

@@ -142,7 +142,7 @@ def print_table(table: "ResultTable") -> None:
 def read_runs(folders: Sequence[Path]) -> "list[Results]":
     """Read the runs below each folder and sort them for people: in a ledger, folders are named by hashes."""
     from evenkeel.results.groups import in_order
-    from evenkeel.results.run_files import PACKED, Results, find_runs
+    from evenkeel.results.run_files import PACKED, Results, find_runs, is_damaged
 
     runs = []
     for folder in folders:
@@ -153,7 +153,7 @@ def read_runs(folders: Sequence[Path]) -> "list[Results]":
             except RunError as error:  # for example of a run that is just starting
                 notes.print(f"Left out: {error}", soft_wrap=True)
                 continue
-            if each.name.endswith(PACKED) and run.ended is None:  # only finished runs are packed
+            if run.ended is None and (each.name.endswith(PACKED) or is_damaged(each)):  # only finished runs are packed
                 notes.print(DAMAGED.format(each), soft_wrap=True)
             else:
                 readable.append(run)

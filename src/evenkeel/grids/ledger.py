@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 
 from evenkeel.config.build import with_policy
@@ -28,7 +29,17 @@ from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
 from evenkeel.grids.ledger_lines import Entry, Failure, append_line, read_lines
 from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
-from evenkeel.results.run_files import PACKED, RECORDS, Results, last_record, packed, records_of, started_of, usage_of
+from evenkeel.results.run_files import (
+    PACKED,
+    RECORDS,
+    Results,
+    is_damaged,
+    last_record,
+    packed,
+    records_of,
+    started_of,
+    usage_of,
+)
 
 INDEX = "index.jsonl"
 INDEX_LOCK = ".index.lock"
@@ -36,6 +47,7 @@ FAILURES = "failures.jsonl"
 PACKING = ".packing"  # the end of the name of a folder whose run has just been packed
 KEY = re.compile("[0-9a-f]{16}")
 DIGITS = 8  # of a run's key in the name of its packed file
+READ_ONLY = (EACCES, EPERM, EROFS)  # errors of a ledger that may only be read, and still is readable
 RECENT = 10**9  # ns: a folder that changed just now may change again without a later time stamp
 
 
@@ -70,6 +82,7 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._listed = _Packed()
+        self._whole: dict[str, tuple[int, int]] = {}  # when folders changed in which no record was missing, and size
 
     def folder(self, key: str) -> Path:
         """Return the folder of a run under way, whether it exists or not."""
@@ -81,7 +94,7 @@ class Ledger:
 
     def finished(self, key: str) -> bool:
         """Return whether a run is finished, by its own records: they count, whatever the index says."""
-        return isinstance(last_record(self.place(key)), Ended) and not self._has_lost_its_start(key)
+        return isinstance(last_record(self.place(key)), Ended) and not self._is_damaged(key)
 
     def step(self, key: str) -> int:
         """Return how far a run is, by its records."""
@@ -127,10 +140,14 @@ class Ledger:
     def note_finished(self, key: str) -> Entry:
         """Enter a finished run into the index. If the index has several lines of a run, the last one counts."""
         entry = self._entry(key)
-        with suppress(PermissionError), self._index_lock():  # a ledger that may only be read is still readable
-            known = {each.key: each for each in read_lines(self.path / INDEX, Entry)}
-            if known.get(key) != entry:
-                append_line(self.path / INDEX, asdict(entry))
+        try:
+            with self._index_lock():
+                known = {each.key: each for each in read_lines(self.path / INDEX, Entry)}
+                if known.get(key) != entry:
+                    append_line(self.path / INDEX, asdict(entry))
+        except OSError as error:
+            if error.errno not in READ_ONLY:
+                raise
         return entry
 
     def entries(self) -> list[Entry]:
@@ -152,17 +169,20 @@ class Ledger:
         return sorted({*folders, *self._packed()})
 
     def damaged(self) -> list[Path]:
-        """Return what cannot be read as a run: packed files, and folders of finished runs."""
-        return [*self._files().damaged, *(self.folder(key) for key in self.runs() if self._has_lost_its_start(key))]
+        """Return what cannot be read as a run: packed files and folders."""
+        return [*self._files().damaged, *(self.folder(key) for key in self.runs() if self._is_damaged(key))]
 
-    def _has_lost_its_start(self, key: str) -> bool:
-        """Return whether a run's folder has records, but not the first: one that is just starting may have none yet."""
-        if not self.folder(key).is_dir():
+    def _is_damaged(self, key: str) -> bool:
+        """Return whether a run's folder has lost records, read again only after it has changed."""
+        file = records_of(self.folder(key))
+        if file is None:
             return False  # a packed file is whole or not a run
-        try:
-            started_of(self.folder(key))
-        except RunError:
-            return last_record(self.folder(key)) is not None
+        stat = file.stat()
+        now = stat.st_mtime_ns, stat.st_size
+        if self._whole.get(key) != now:
+            if is_damaged(self.folder(key)):
+                return True
+            self._whole[key] = now
         return False
 
     def results(self, keys: Iterable[str]) -> list[Results]:

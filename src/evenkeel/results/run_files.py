@@ -108,6 +108,15 @@ def last_record(path: Path) -> Record | None:
         return None
 
 
+def is_damaged(path: Path) -> bool:
+    """Return whether the run at `path` has lost records before its last one: a kill tears no other."""
+    file, last = records_of(path), last_record(path)
+    if file is None or last is None:
+        return False
+    records = [record for record, _ in whole_records(file)]
+    return last not in records or not isinstance(records[0], Started)
+
+
 def _last_line(file: Path) -> bytes | None:
     """Read the last whole line, from the end."""
     with file.open("rb") as content:
@@ -250,8 +259,10 @@ class Results:
         file = records_of(path)
         if file is None:
             raise RunError(f"{str(path)!r} is not a run: it has no file {RECORDS}, and is no packed run.")
-        steps: list[bytes] = []
         try:
+            if not file.name.endswith(PACKED):
+                return cls.of((record for record, _ in whole_records(file)), path)
+            steps: list[bytes] = []  # those of a packed file are whole: gzip has checked them
             return replace(cls.of(_records_but_steps(file, steps), path), steps=LazySteps(steps))
         except RunError:
             raise RunError(f"{str(file)!r} does not begin with the start of a run.") from None
