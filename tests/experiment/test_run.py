@@ -16,6 +16,7 @@ from evenkeel.data.scenarios import Plan
 from evenkeel.errors import InputError, RunError, SettingsError
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.experiment.setup import new_learner, planned
+from evenkeel.results.groups import key_of
 from evenkeel.results.measures import MEASURES, summarise
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import RECORDS
@@ -195,6 +196,9 @@ def test_any_iterable_of_batches_is_a_stream() -> None:
     assert outcome.started.steps is None
     assert not outcome.tested
     assert outcome.ended is not None
+    adapted = results(config(adaptor={"name": "cba"}), data=None, stream=iter(batches))
+    others = results(config(), data=None, stream=batches[1:])
+    assert key_of(outcome) == key_of(adapted) != key_of(others)  # they are paired
     assert {name for name, value in outcome.ended.metrics.items() if value is not None} == {"prequential"}
 
     test = (torch.cat([x for x, _ in stream]), [label for part in labels for label in part])

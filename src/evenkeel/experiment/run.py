@@ -97,7 +97,7 @@ def _run(setup: Setup, learner: Learner, started: Started, out: Path | None, sav
             yield from new
         if folder:
             folder.save(loop.learner, session.now(), setup.stream.so_far)
-        ended = Ended(step=loop.learner.step, metrics=summarise(Results.of(records)))
+        ended = Ended(loop.learner.step, summarise(Results.of(records)), setup.stream.so_far)
         if folder:
             folder.append([ended])
         yield ended

@@ -97,6 +97,7 @@ class Ended:
     kind: ClassVar[str] = "end"
     step: int
     metrics: Mapping[str, float | None]  # by name, see `evenkeel.results.measures.MEASURES`
+    batches: str | None = None  # digest of the batches of the user's own stream; others are known by Started.stream
 
 
 Record = Started | Stepped | Anytime | Tested | Aligned | Ended
@@ -105,6 +106,7 @@ FIELDS = {each: frozenset(field.name for field in fields(each)) for each in KIND
 
 
 LATER = {
+    "batches": None,
     "bound": "",
     "device": "cpu",
     "memory_device": "auto",
