@@ -228,3 +228,10 @@ def test_a_config_is_complete_and_reads_back() -> None:
     assert dumped["learner"]["repeats"] == 3
     assert load_config(dumped) == config
     assert isinstance(config, ek.Config)
+
+
+def test_a_config_that_is_varied_keeps_its_name() -> None:
+    for name, same, other in (("keel", "keel", "keel"), ("mine", "mine", "mine"), ("", "ER", "DER++")):
+        given = load_config({"name": name} if name else {})
+        assert load_config(given, ["seed=1"]).name == same
+        assert load_config(given, ["method.name=derpp"]).name == other

@@ -14,6 +14,8 @@ from evenkeel.grids.ledger_export import write_runs
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.front import learning_seconds
 from evenkeel.results.measures import MEASURES
+from evenkeel.results.run_files import USAGE
+from tests.helpers.runs import make_run
 
 LEDGER = Path(__file__).parents[2] / "results" / "demo"
 SMALL = ["limits.train=5", "limits.test=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]
@@ -90,3 +92,13 @@ def test_an_empty_ledger_and_another_ending_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"must end in \.parquet or \.csv"):
         write_runs(Ledger(LEDGER), tmp_path / "runs.xlsx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_known_is_empty(tmp_path: Path) -> None:
+    make_run("caf\udce9", folder=tmp_path / f"{0:016x}")  # an argument that is not UTF-8
+    (tmp_path / f"{0:016x}" / USAGE).unlink()
+    for name in ("runs.csv", "runs.parquet"):
+        assert write_runs(Ledger(tmp_path), tmp_path / name) == 1
+    (row,) = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert row["name"] == "caf?"
+    assert [row[column] for column in ("seconds", "evaluating", "learning_cpu", "peak_bytes")] == [None] * 4

@@ -175,3 +175,12 @@ def test_a_caption_speaks_of_whiskers_only_where_there_are_bars(classes: int, ba
     shown = next(part for part in _parts(final_accuracy(scene)) if isinstance(part, Charts))
     assert ("cells" not in shown.charts[0].picture.values) == bars
     assert ("Whiskers" in shown.caption) == bars
+
+
+def test_runs_without_tests_are_compared_by_what_was_measured() -> None:
+    runs = [
+        replace(run, tested=[], anytime=[])
+        for run in (make_run(), make_run("ER + CBA", adaptor=True, method={"name": "ER"}))
+    ]
+    (sentence,) = findings(Scene(runs), [])
+    assert sentence.startswith("CBA changed prequential accuracy by ")

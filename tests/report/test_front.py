@@ -12,7 +12,7 @@ from evenkeel.report.elements import shown
 from evenkeel.report.front import front
 from evenkeel.report.page import write_front
 from evenkeel.report.scene import Scene
-from evenkeel.results.run_files import Results
+from evenkeel.results.run_files import RECORDS, Results
 from tests.helpers.runs import make_run
 
 COSTS = {"er": 10.0, "derpp": 20.0, "icarl": 15.0, "mir": 40.0}
@@ -85,3 +85,17 @@ def test_data_sets_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.count("cost, ER = 1") == 1
     assert "seconds  seeds" not in done.output
+
+
+def test_tables_of_several_streams_say_which_is_which(tmp_path: Path) -> None:
+    for noise in (0.1, 0.4):
+        for name in COSTS:
+            folder = tmp_path / f"{name} {noise}"
+            make_run(name, folder=folder)
+            records = (folder / RECORDS).read_text()
+            plain = '"scenario":{'
+            (folder / RECORDS).write_text(records.replace(plain, f'{plain}"noise":{noise},'))
+    done = CliRunner().invoke(app, ["front", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "digits, disjoint (noise 0.1)" in done.output
+    assert "digits, disjoint (noise 0.4)" in done.output

@@ -284,3 +284,34 @@ def test_a_method_that_was_renamed_stays_one() -> None:
         replace(run, started=replace(run.started, config={**run.started.config, "scenario": None})) for run in runs
     ]
     assert [group.label for group in groups(own_streams)] == ["baseline", "plain"]  # the names may be all that is known
+
+
+def test_a_setting_may_be_a_list_of_tables_without_names() -> None:
+    runs = [make_run(method={"name": "own", "stages": [{"steps": steps}]}) for steps in (1, 2)]
+    assert [group.label for group in groups(runs)] == ["ER (stages steps 1)", "ER (stages steps 2)"]
+
+
+def test_runs_on_the_same_stream_of_ones_own_are_paired_and_copies_count_once(tmp_path: Path) -> None:
+    def on(batches: str, path: str, **what: Any) -> Results:
+        run = make_run(**what)
+        assert run.ended is not None
+        started = replace(run.started, config={**run.started.config, "scenario": None}, stream=None)
+        return replace(run, started=started, ended=replace(run.ended, batches=batches), path=tmp_path / path)
+
+    one, copy, other = on("aa", "a"), on("aa", "b"), on("bb", "c")
+    adapted = on("aa", "d", name="ER + CBA", adaptor=True)
+    plain, with_ = groups([one, copy, other, adapted])
+    assert [run.path for run in plain.runs] == [tmp_path / "b", tmp_path / "c"]
+    assert paired(plain, with_) == [(copy, adapted)]
+
+
+def test_the_best_is_marked_among_runs_on_one_stream_only() -> None:
+    def noisy(noise: float) -> list[Results]:
+        runs = [make_run(name, skill=skill) for name, skill in (("ER", 0), ("DER++", 9))]
+        for run in runs:
+            run.started.config["scenario"]["noise"] = noise
+        return runs
+
+    for runs, marked in ((noisy(0.1), 1), ([*noisy(0.1), *noisy(0.4)], 0)):
+        table = measures_table(runs, ["acc"])
+        assert sum(cell.best for row in table.rows for cell in row.cells) == marked

@@ -345,3 +345,15 @@ def test_equal_settings_are_matched_whatever_else_is_in_the_folders() -> None:
     sheet = side_by_side([*small, *large], small, ["acc"])
     assert [row[:3] for row in values(sheet)] == [["ER (memory 20) against ER", "acc", 3]]
     assert any("memory 50" in note for note in sheet.notes)
+
+
+def test_a_method_is_found_among_its_namesakes() -> None:
+    large = [make_run(name, seed=seed, memory={"capacity": 50}) for name in ("ER", "DER++") for seed in range(3)]
+    small = [
+        make_run(name, seed=seed, memory={"capacity": 20}, optimizer={"lr": lr})
+        for name, lr in (("ER", 0.1), ("ER", 0.2), ("DER++", 0.1))
+        for seed in range(3)
+    ]
+    one, other = against("ER", [*large, *small], ["acc"])
+    assert [row[1] for row in values(one)] == ["DER++ against ER"]
+    assert {row[1] for row in values(other)} >= {f"DER++ against ER (lr {lr})" for lr in (0.1, 0.2)}

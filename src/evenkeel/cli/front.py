@@ -24,17 +24,17 @@ def front_command(
     from evenkeel.report.scene import scenes
     from evenkeel.results.formats import FORMATS
     from evenkeel.results.front import front_table
-    from evenkeel.results.groups import benchmark
-    from evenkeel.results.labels import numbered
+    from evenkeel.results.groups import benchmark, place_names
 
     one_of("format", format, FORMATS)
     runs = read_runs(folders)
-    shown = [scene for scene in scenes(runs) if scene.finished]
+    shown = [(scene.first, table) for scene in scenes(runs) if (table := front_table(scene.groups)).rows]
     if not shown:
-        raise RunError("There is no front to show: none of these runs is finished.")
-    tables = [front_table(scene.groups) for scene in shown]
+        raise RunError("There is no front to show: none of these runs is finished with tests and a recorded time.")
+    tables = [table for _, table in shown]
     if len(tables) > 1:
-        places = numbered([benchmark(scene.first) for scene in shown])
+        first = [run for run, _ in shown]
+        places = place_names(first, list(map(benchmark, first)))
         tables = [table.on(place) for table, place in zip(tables, places, strict=True)]
     show(tables, format, path)
     if page is not None:

@@ -71,7 +71,7 @@ def load_config(source: Config | str | Path | Mapping[str, Any], overrides: Sequ
     if isinstance(source, Config):
         if not overrides:
             return source
-        source = source.model_dump(mode="json", exclude={"name"})
+        source = _unnamed(source)
     tables = read_tables(source, overrides)
     admit(tables)
     return _named(tables)
@@ -87,9 +87,13 @@ def with_parts(config: Config, parts: Mapping[str, Any]) -> Config:
     tables = {kind: table_of(kind, part) for kind, part in parts.items() if part is not None}
     if not tables:
         return config
-    name = config.name.replace(title_of(config), "*")
     admit(tables)
-    return _named({**config.model_dump(mode="json"), **tables, "name": name})
+    return _named({**_unnamed(config), **tables})
+
+
+def _unnamed(config: Config) -> dict[str, Any]:
+    """Return the tables of a config, with a * for what its name says of its parts: they may be replaced."""
+    return {**config.model_dump(mode="json"), "name": config.name.replace(title_of(config), "*")}
 
 
 def _named(tables: Mapping[str, Any]) -> Config:

@@ -47,7 +47,7 @@ def write_runs(ledger: Ledger, path: Path) -> int:
 
 def _row(key: str, run: Results) -> dict[str, Any]:
     """Return a run as one row: `measure.*`, `config.*`, `data.*`, `version.*`, and what is known of its cost."""
-    return {
+    row = {
         "key": key,
         "name": run.label,
         "seed": run.seed,
@@ -62,11 +62,17 @@ def _row(key: str, run: Results) -> dict[str, Any]:
         "device": run.started.device,
         "memory_device": run.started.memory_device,
         "bound": bound_of(run.started) or None,
-        "seconds": sum(session.seconds for session in run.sessions),
-        "evaluating": sum(session.evaluating for session in run.sessions),
+        "seconds": sum(session.seconds for session in run.sessions) if run.sessions else None,
+        "evaluating": sum(session.evaluating for session in run.sessions) if run.sessions else None,
         "learning_cpu": learning_seconds(run, by_clock=False) if cpu_known(run) else None,
         "peak_bytes": max((session.peak_bytes or 0 for session in run.sessions), default=0) or None,
     }
+    return {name: _readable(value) for name, value in row.items()}
+
+
+def _readable(value: Any) -> Any:
+    """Return a text without what no file in UTF-8 can hold, such as a name from an argument in another encoding."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _config(run: Results) -> Mapping[str, Any]:

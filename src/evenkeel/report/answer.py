@@ -59,6 +59,7 @@ def _gains(measure: Measure, changes: Sequence[tuple[Pair, Estimate]]) -> Charts
 
 def findings(scene: Scene, measures: Sequence[Measure]) -> list[str]:
     """Return the outcome in plain words: what each adaptor changed in these measures, or else which group is best."""
+    measures = measures or scene.measures[:1]
     if scene.pairs and measures:
         adaptors = dict.fromkeys(with_.adaptor for _, with_ in scene.pairs)
         by_adaptor = ([pair for pair in scene.pairs if pair[1].adaptor == adaptor] for adaptor in adaptors)

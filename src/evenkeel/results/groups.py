@@ -162,7 +162,7 @@ def _begun(run: Results) -> str:
 
 def key_of(run: Results) -> tuple[int, str]:
     """Return seed and stream, by which runs of two groups are paired."""
-    return run.seed, run.started.stream or str(run.path)
+    return run.seed, run.started.stream or (run.ended and run.ended.batches) or str(run.path)
 
 
 def _labels(runs: Sequence[Results]) -> list[str]:
@@ -216,6 +216,12 @@ def comparable(
         memory = config["memory"]["capacity"] if same_memory else None
         parts.setdefault(json.dumps([*shared, memory], sort_keys=True), []).append(run)
     return list(parts.values())
+
+
+def place_names(first: Sequence[Results], names: Sequence[str]) -> list[str]:
+    """Return these names of the first run of each part, with the settings of data and scenario that tell them apart."""
+    settings = [dict(flat({part: run.started.config.get(part) for part in ("data", "scenario")})) for run in first]
+    return numbered(labels(names, settings))
 
 
 def benchmark(run: Results, *, full: bool = False) -> str:

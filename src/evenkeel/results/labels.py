@@ -15,7 +15,8 @@ def flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{above}{key}.")
-        elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):  # parts in order
+        elif value and isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value):
+            # parts in order
             yield f"{above}{key}", " + ".join(str(each["name"]) for each in value)
             for place, each in enumerate(value):
                 yield from flat(each, f"{above}{key}[{place}].")

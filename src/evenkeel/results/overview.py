@@ -3,7 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evenkeel.results.groups import ENOUGH, Group, benchmark, gain, groups, key_of, paired, pairs, seeds_text
+from evenkeel.results.groups import (
+    ENOUGH,
+    Group,
+    benchmark,
+    comparable,
+    gain,
+    groups,
+    key_of,
+    paired,
+    pairs,
+    seeds_text,
+)
 from evenkeel.results.measures import HEADLINE, MEASURES, Measure
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -36,8 +47,10 @@ def groups_table(
 
     sides: by default (without, with) an adaptor. key: pairs runs. count: add a column with the number of runs.
     """
-    several = len({benchmark(group.runs[0]) for group in grouped}) > 1  # numbers on different data must not be compared
-    by_measure = [_estimates(grouped, measure, ranked=not several) for measure in measures]
+    first = [group.runs[0] for group in grouped]
+    several = len({benchmark(run) for run in first}) > 1
+    ranked = len(comparable(first)) == 1  # numbers on different data or streams must not be compared
+    by_measure = [_estimates(grouped, measure, ranked=ranked) for measure in measures]
     sides, rows = pairs(grouped) if sides is None else sides, []
     for group, *cells in zip(grouped, *by_measure, strict=True):
         where = [benchmark(group.runs[0])] * several

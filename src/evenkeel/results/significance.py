@@ -6,8 +6,18 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from evenkeel.errors import RunError, nearest
-from evenkeel.results.groups import ENOUGH, Estimate, Group, benchmark, comparable, gain, groups, paired, pairs
-from evenkeel.results.labels import flat, labels, numbered
+from evenkeel.results.groups import (
+    ENOUGH,
+    Estimate,
+    Group,
+    benchmark,
+    comparable,
+    gain,
+    groups,
+    paired,
+    pairs,
+    place_names,
+)
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
@@ -174,7 +184,7 @@ def by_adaptor(runs: Sequence[Results], names: Sequence[str]) -> ResultTable:
 def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[ResultTable]:
     """Compare each other method to the one with this label: a table per data set, scenario and memory that have it."""
     members = {place: groups(each) for place, each in _places(runs).items()}
-    ones = {place: [group for group in each if group.label == label] for place, each in members.items()}
+    ones = {place: _called(label, each) for place, each in members.items()}
     if not any(ones.values()):
         known = list(dict.fromkeys(group.label for each in members.values() for group in each))
         raise RunError(f"There is no method {label!r} among {_listed(known)}.{nearest(label, known)}")
@@ -189,13 +199,18 @@ def against(label: str, runs: Sequence[Results], names: Sequence[str]) -> list[R
     return tables
 
 
+def _called(label: str, members: Sequence[Group]) -> list[Group]:
+    """Return the group with this label, or else all of that name: among namesakes labels have settings too."""
+    exact = [group for group in members if group.label == label]
+    return exact or [group for group in members if group.runs[0].label == label]
+
+
 def _places(runs: Sequence[Results]) -> dict[str, list[Results]]:
     """Return the runs by data, scenario and memory; a place has the settings in its name that set it apart."""
     parts = comparable(runs, same_memory=True)
     first = [each[0] for each in parts]
     names = [f"{benchmark(run)}, memory {run.started.config['memory']['capacity']}" for run in first]
-    settings = [dict(flat({part: run.started.config.get(part) for part in ("data", "scenario")})) for run in first]
-    return dict(zip(numbered(labels(names, settings)), parts, strict=True))
+    return dict(zip(place_names(first, names), parts, strict=True))
 
 
 def _labels(members: Sequence[Group]) -> list[str]:
