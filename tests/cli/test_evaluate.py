@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,3 +118,44 @@ def test_predict_ignores_labels(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert code == 0, errors
         answers.append([{**json.loads(line), "source": ""} for line in out.splitlines()])
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "names"])
+def test_what_a_run_learned_is_scored_on_its_own_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """A run names classes by texts, where a file may have numbers."""
+    y = np.arange(80) % 4
+    x = (np.eye(4)[y] * 5 + np.random.default_rng(0).normal(size=(80, 4))).astype(np.float32)
+    file = tmp_path / ("rows.csv" if kind == "csv" else "rows.npz")
+    if kind == "csv":
+        rows = [",".join([*map(str, each), str(label)]) for each, label in zip(x, y, strict=True)]
+        file.write_text("\n".join(["a,b,c,d,label", *rows]))
+    else:
+        names: dict[str, Any] = {"classes": np.array(["ant", "bee", "cat", "dog"])} if kind == "names" else {}
+        np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y, **names)
+    config = {"data": {"name": file.suffix[1:], "path": str(file)}, "net": {"name": "mlp", "hidden": [16]}}
+    scenario = {"scenario": {"name": "disjoint", "tasks": 2}, "threads": 1, "evaluation": {"every": 0}}
+    list(ek.run({**config, **scenario, "batches": {"size": 4}}, out=tmp_path / "run"))
+    code, out, errors = call(capsys, "evaluate", str(tmp_path / "run" / "model.ek"), str(file), "--json")
+    assert code == 0, errors
+    scores = json.loads(out)
+    assert scores["accuracy"] > 50
+    assert [each["learned"] for each in scores["classes"]] == [True] * 4
+    assert "Never learned" not in errors
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 3), (3, 8, 8), (8, 8)])
+def test_images_in_arrays_may_have_channels_first_last_or_none_and_are_taught_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (12, *shape), dtype=np.uint8)
+    y = np.array([0, 1] * 6)
+    np.savez(tmp_path / "rows.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    monkeypatch.chdir(tmp_path)
+    settings = ["--set", "input.size=[8,8]", "--set", f"input.channels={3 if len(shape) == 3 else 1}"]
+    code, _, errors = call(capsys, "learn", "model", "rows.npz", *settings)
+    assert code == 0, errors
+    code, out, errors = call(capsys, "learn", "model", str(tmp_path / "rows.npz"))
+    assert code == 0, errors
+    assert out.splitlines()[-1].split()[:2] == ["0", "12"]  # taught, skipped

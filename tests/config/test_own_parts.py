@@ -13,7 +13,9 @@ import torch
 import evenkeel as ek
 from evenkeel.config.own import import_modules, own_parts
 from evenkeel.config.schema import PARTS
+from evenkeel.data.scenarios import disjoint
 from evenkeel.errors import CheckpointError, RunError, SettingsError
+from evenkeel.experiment.config import with_parts
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job
@@ -412,3 +414,49 @@ def test_a_search_writes_none_as_none(own_module: str, capsys: pytest.CaptureFix
     assert code == 0, (out, err)
     best = ek.load_config("search/best.toml")
     assert (best.method["share"], best.net["encoder"]["width"]) == (None, None)
+
+
+def shifted(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return x.roll(int(torch.randint(8, (), generator=generator)), dims=-1)
+
+
+@pytest.mark.parametrize("way", ["a function", "a name", "registered", "a lambda", "an object"])
+@pytest.mark.usefixtures("own_module")
+def test_an_augmentation_may_be_a_function(tmp_path: Path, way: str) -> None:
+    ek.AUGMENTS["shifted"] = shifted  # type: ignore[assignment]
+    reference = f"{__name__}:shifted"
+    ways: dict[str, dict[str, Any]] = {
+        "a function": {"augment": shifted},
+        "a name": {"augment": {"name": reference}},
+        "registered": {"augment": {"name": "shifted"}},
+        "a lambda": {"augment": lambda x, generator: shifted(x, generator).flip(-1)},
+        "an object": {"augment": ek.PerSample(lambda image: image + 1)},
+    }
+    given = ways[way]
+    config = {**SMALL, "limits": {"train": 4, "test": 4}, "net": {"name": "mlp", "hidden": [8]}}
+    *whole, last = ek.run(config, **given)
+    for record in ek.run(config, out=tmp_path / "cut", save_every=0, **given):
+        if isinstance(record, ek.Stepped) and record.step == 2:
+            break
+    assert [*ek.run(config, out=tmp_path / "cut", **given)] == [*whole, last]
+    assert isinstance(whole[0], ek.Started)
+    in_config = with_parts(ek.load_config(config), given)
+    if way in ("a lambda", "an object"):
+        with pytest.raises(SettingsError, match="cannot be part of a grid"):
+            run_key(in_config)
+    else:
+        job: Job = pickle.loads(pickle.dumps(Job.of(in_config, Ledger(tmp_path / "ledger"), Execution())))
+        job.prepare()
+        versions = [text for name, text in whole[0].versions.items() if "shifted" in name]
+        assert [text.split()[-1] for text in versions] == ["test_own_parts.py"]
+
+
+@pytest.mark.usefixtures("own_module")
+def test_a_scenario_needs_no_type_hints() -> None:
+    def swapped(labels, *, tasks, seed=0):  # type: ignore[no-untyped-def]
+        return disjoint(labels, tasks=tasks[::-1], seed=seed)
+
+    ek.SCENARIOS["swapped"] = swapped
+    started = next(iter(ek.run({**SMALL, "scenario": {"name": "swapped", "tasks": 2}})))
+    assert isinstance(started, ek.Started)
+    assert len(started.tasks) == 2

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "no number": (changed(7, b=""), {}, r"row 7, has nothing in the column 'b'"),
     "no such column": (ROWS, {"label": "kinds"}, r"no column 'kinds'; it has a, b, c, kind\. Did you mean 'kind'\?"),
     "only labels": ([{"kind": row["kind"]} for row in ROWS], {}, r"has only the column 'kind'"),
-    "no names": ([dict(zip("1234", row.values(), strict=True)) for row in ROWS], {}, r"only numbers .* header=false"),
+    "no names": ([dict(zip("1234", row.values(), strict=True)) for row in ROWS], {}, r"but values .* header=false"),
 }
 
 
@@ -257,3 +257,92 @@ def test_a_table_of_samples_alone_is_predicted(tmp_path: Path, capsys: pytest.Ca
     write_csv(tmp_path / "c.csv", changed(3, kind=""))
     code, _, err = call(capsys, "learn", model, str(tmp_path / "c.csv"))
     assert (code, "row 3, has no label" in err) == (1, True)
+
+
+def test_samples_and_labels_that_differ_in_number_are_refused() -> None:
+    for x, y in ((X, LABELS[:20]), (X[:20], LABELS), (["a text"] * 4, [0, 1, 0])):
+        with pytest.raises(DataError, match=rf"has {len(x)} samples, but {len(y)} labels"):
+            ek.DataSet.of((x, y))
+
+
+def test_the_label_is_the_column_called_so_or_the_last(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    for name in ("label", "labels", "target", "class"):
+        rows = [{name: row["kind"], "a": row["a"], "kind": row["b"]} for row in ROWS]
+        table = pa.table({key: [row[key] for row in rows] for key in rows[0]})
+        found = [ek.DataSet.of(table), ek.load_data(write_csv(tmp_path / f"{name}.csv", rows))]
+        found.append(ek.load_data(write_lines(tmp_path / f"{name}.jsonl", rows)))
+        assert [(each.classes, each.train.x.shape[1]) for each in found] == [(("ant", "bee", "cat"), 2)] * 3
+
+
+def test_names_of_classes_are_those_of_the_column_that_is_read() -> None:
+    class Named(list[Any]):
+        features: ClassVar = {"x": None, "intent": type("ClassLabel", (), {"names": ["no", "yes"]})()}
+
+    data = ek.DataSet.of(Named([{"x": [float(row)], "intent": row % 2} for row in range(8)]))
+    assert data.classes == ("no", "yes")
+
+
+def test_the_id_of_a_json_line_is_no_feature(tmp_path: Path) -> None:
+    rows = [{"id": place, "a": row["a"], "label": row["kind"]} for place, row in enumerate(ROWS)]
+    assert ek.load_data(write_lines(tmp_path / "rows.jsonl", rows)).train.x.shape[1:] == (1,)
+
+
+@pytest.mark.parametrize(
+    ("row", "refused"), [("5.1,3.5,a", 1), ("7,7,b", 1), ("3,a", 1), ("0,1,label", 0), ("2,3,4,y", 0)]
+)
+def test_a_first_line_of_values_is_no_header(tmp_path: Path, row: str, refused: bool) -> None:
+    others = [",".join(["1.5"] * row.count(",") + ["ab"[place % 2]]) for place in range(8)]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join([row, *others]))
+    if refused:
+        with pytest.raises(DataError, match=r"seems to have no names in its first line, but values .* header=false"):
+            ek.load_data(file)
+    else:
+        assert len(ek.load_data(file).train) + len(ek.load_data(file).test) == 8
+
+
+def test_arrays_of_pixels_are_resized() -> None:
+    gray, colour = pictures(12, (1, 6, 4)), pictures(12, (3, 6, 4))
+    y = [0, 1, 2] * 4
+    for x, channels in ((gray[:, 0], 1), (gray, 1), (colour, 3), (colour.transpose(0, 2, 3, 1), 3)):
+        ways = [(x, y), [*zip(x, y, strict=True)], DataLoader(TensorDataset(torch.from_numpy(x), torch.tensor(y)))]
+        shapes = [ek.DataSet.of(each, size=8).train.x.shape[1:] for each in ways]
+        assert shapes == [(channels, 8, 8)] * 3
+    assert np.array_equal(ek.DataSet.of((colour, y), size=(6, 4)).train.x, ek.DataSet.of((colour, y)).train.x)
+    with pytest.raises(DataError, match="item 0 is no image of uint8 pixels, so it cannot be resized"):
+        ek.DataSet.of((X, LABELS), size=8)
+
+
+def test_gray_and_colour_images_are_one_set() -> None:
+    from PIL import Image
+
+    colour = [as_image(each) for each in pictures(6, (3, 5, 5))]
+    mixed = [image.convert("L") if place % 2 else image for place, image in enumerate(colour)]
+    data = ek.DataSet.of([*zip(mixed, [0, 0, 1, 1, 2, 2], strict=True)], test_share=0.5)
+    assert data.train.x.shape == (3, 3, 5, 5)
+    values = np.arange(16, dtype=np.int32).reshape(4, 4)
+    wide = ek.DataSet.of([(Image.fromarray(values), label) for label in (0, 0, 1, 1)], test_share=0.5)
+    assert np.array_equal(wide.train.x[0, 0], values)
+    with pytest.raises(DataError, match="mode F of Pillow"):
+        ek.DataSet.of([(Image.fromarray(values.astype(np.float32)), 0)] * 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "give x_test and y_test too"),
+        ({"test": (X, LABELS)}, "give x_test and y_test too"),
+        ({"x_test": X, "y_test": LABELS, "size": 8}, "size cannot be used with four arrays"),
+        ({"x_test": X, "y_test": LABELS, "label": "a", "sample": "b"}, "label, sample cannot be used"),
+    ],
+)
+def test_what_four_arrays_do_not_take_is_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        ek.DataSet.of(X, LABELS, **given)
+
+
+def test_an_empty_text_is_refused_wherever_it_is() -> None:
+    for given in (((["a b", " "] * 5, [0, 1] * 5),), (["a b", " "] * 5, [0, 1] * 5, ["x", "y"], [0, 1])):
+        with pytest.raises(DataError, match="empty text at index"):
+            ek.DataSet.of(*given)

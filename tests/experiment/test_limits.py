@@ -296,7 +296,7 @@ def test_runs_without_these_settings_are_grouped_with_older_ones() -> None:
     assert [len(group.runs) for group in groups(runs)] == [2, 1, 1]
 
 
-@pytest.mark.parametrize(("setting", "value"), [("tasks", 1), ("held_out", 0.5)])
-def test_a_stream_of_your_own_has_neither(setting: str, value: float) -> None:
+@pytest.mark.parametrize(("setting", "value"), [("tasks", 1), ("held_out", 0.5), ("train", 1), ("test", 1)])
+def test_a_stream_of_your_own_has_no_limits(setting: str, value: float) -> None:
     with pytest.raises(SettingsError, match=rf"limits\.{setting} needs a data set"):
         ek.run(config(f"limits.{setting}={value}"), stream=images())

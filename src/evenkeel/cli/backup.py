@@ -10,11 +10,11 @@ from evenkeel.errors import EvenkeelError
 from evenkeel.files import keep_files_private
 
 Folder = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the service.")]
-PLACES = "a new folder, a .tar file, or a URL such as s3://bucket/model.tar"
+PLACES = "folder, a .tar file, or a URL such as s3://bucket/model.tar"
 
 
 def backup_command(
-    folder: Folder, target: Annotated[str, typer.Argument(help=f"Where to write the backup: {PLACES}.")]
+    folder: Folder, target: Annotated[str, typer.Argument(help=f"Where to write the backup: a new {PLACES}.")]
 ) -> None:
     """Back up a service, also while it runs: all that was accepted so far, and the versions that are kept."""
     from evenkeel.service.store.backup import back_up
@@ -29,7 +29,7 @@ def backup_command(
 
 
 def restore_command(
-    source: Annotated[str, typer.Argument(help=f"The backup: {PLACES}.")],
+    source: Annotated[str, typer.Argument(help=f"The backup: a {PLACES}.")],
     folder: Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder to create.")],
 ) -> None:
     """Restore a backup to a new folder, after all of its files were checked."""

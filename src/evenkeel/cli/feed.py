@@ -66,7 +66,7 @@ class Feed:
         elif path.is_dir():
             yield from self._images(path, labelled)
         elif path.suffix.lower() in images.SUFFIXES and path.is_file() and not labelled:
-            yield self._image(path, path.read_bytes(), None)
+            yield self._image(str(path), path.read_bytes(), None, path)
         else:
             kinds = "a folder of images, a .csv, .parquet, .npz or .jsonl file, or - for JSON lines from standard input"
             problem = "Cannot read samples from" if path.exists() else "There is no"
@@ -82,7 +82,7 @@ class Feed:
         if labelled:  # one class after another is the hardest order to learn, and not one the user chose
             random.Random(self.config.seed).shuffle(files)
         for file, label in files:
-            yield self._image(file, file.read_bytes(), label if labelled else None)
+            yield self._image(str(file), file.read_bytes(), label if labelled else None, file)
 
     def _rows(self, path: Path, labelled: bool) -> Iterator[Item]:
         shards = [sorted(path.glob(f"{name}*.parquet")) for name in (*PARTS[self.part], "")]
@@ -94,7 +94,7 @@ class Feed:
                 continue
             for cell, label, where in parquet.rows_of(file, sample=self.sample, label=self.label, labelled=labelled):
                 if isinstance(cell, bytes):
-                    yield self._image(where, cell, label)
+                    yield self._image(where, cell, label, file)
                 else:
                     yield self._vector(where, cell.tolist(), label, file)
 
@@ -120,11 +120,9 @@ class Feed:
 
     def _arrays(self, file: Path, labelled: bool) -> Iterator[Item]:
         """Yield the samples of one part of an .npz file."""
-        arrays = npz.read_arrays(file)
-        x, y = arrays[f"x_{self.part}"], arrays[f"y_{self.part}"]
-        labels = tables.labels_of(y.tolist(), str(file)).tolist() if labelled else None
+        x, labels = npz.read_part(file, self.part)
         for row, sample in enumerate(x):
-            where, label = f"{file}, {self.part} {row}", labels[row] if labels else None
+            where, label = f"{file}, {self.part} {row}", labels[row] if labelled else None
             if sample.dtype.kind == "U":
                 yield self._text(where, str(sample), label, file)
             elif sample.dtype != np.uint8:
@@ -132,13 +130,13 @@ class Feed:
             elif self.config.input.size is None or sample.shape != self.config.input.sample:
                 raise DataError(f"{where} is an image of shape {sample.shape}; needed are {self.config.input.sample}.")
             else:
-                yield Item(where, sample.tobytes(), label, _identity(where, sample.tobytes()))
+                yield Item(where, sample.tobytes(), label, _identity(_place(where, file), sample.tobytes()))
 
     def _text(self, where: str, text: str, label: Hashable, file: Path) -> Item:
         if self.config.input.kind != "text":
             raise DataError(f"{where} is a text, but this service takes {self.config.input.kind}s.")
         x = to_bytes(text)
-        return Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
+        return Item(where, x, label, _identity(_place(where, file), x))
 
     def _vector(self, where: str, numbers: list[float], label: Hashable, file: Path) -> Item:
         if self.config.input.kind != "vector":
@@ -147,15 +145,14 @@ class Feed:
             (x,) = samples.vectors([numbers], self.config.input, self.config.limits.magnitude)
         except InputError as error:
             raise DataError(f"{where}: {error}") from None
-        return Item(where, x, label, _identity(str(file.resolve()) + where.removeprefix(str(file)), x))
+        return Item(where, x, label, _identity(_place(where, file), x))
 
-    def _image(self, where: Path | str, data: bytes, label: Hashable) -> Item:
+    def _image(self, where: str, data: bytes, label: Hashable, file: Path) -> Item:
         if self.config.input.kind != "image":
             count = f" of {self.config.input.features} numbers" * (self.config.input.kind == "vector")
             raise DataError(f"{where} is an image, but this service takes {self.config.input.kind}s{count}.")
-        x = samples.picture(data, self.config.input, self.config.limits.pixels, str(where))
-        place = str(where.resolve()) if isinstance(where, Path) else where
-        return Item(str(where), x, label, _identity(place, x))
+        x = samples.picture(data, self.config.input, self.config.limits.pixels, where)
+        return Item(where, x, label, _identity(_place(where, file), x))
 
     def _lines(self, labelled: bool) -> Iterator[Item]:
         schemas, kind = Schemas(self.config), "learn" if labelled else "predict"
@@ -213,6 +210,11 @@ def _sentence(error: ValidationError, line: str) -> str:
         wanted = first["ctx"]["min_length" if first["type"] == "too_short" else "max_length"]
         return f"{place} must have {wanted} numbers, but has {first['ctx']['actual_length']}."
     return f"{place or 'the whole line'}: {first['msg']}."
+
+
+def _place(where: str, file: Path) -> str:
+    """Return a place in a file, whichever way the file was named."""
+    return str(file.resolve()) + where.removeprefix(str(file))
 
 
 def _identity(where: str, x: bytes) -> str:

@@ -30,6 +30,8 @@ CLASSES: dict[str, type] = {"method": Method, "adaptor": Adaptor}  # parts that 
 ENTRY_POINTS = {kind: "evenkeel.data" if kind == "data" else f"evenkeel.{kind}s" for kind in PARTS}  # their groups
 OBJECT = "object:"  # the beginning of the names of objects that were passed in, which no import finds
 MAIN = "__main__"
+LAMBDA = "<lambda>"
+CALLED = "calls_a_function"  # marks the classes made of functions
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class OwnPart:
     name: str  # in the config
     reference: str  # module:Name
     file: Path | None
+    called: bool = False  # whether it is a function that augments samples itself, and returns no object that does
 
     @property
     def digest(self) -> str:
@@ -96,6 +99,8 @@ def admit(tables: Mapping[str, Any]) -> None:
     for kind, table in _parts_in(tables):
         if isinstance(table.get("name"), str):
             _admit(kind, table["name"])
+            if kind == "augment" and len(table) == 1:
+                _let_be_called(table["name"])
 
 
 def _parts_in(tables: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -119,6 +124,31 @@ def _admit(kind: str, name: str) -> None:
     elif name not in PARTS[kind].registry:
         for point in entry_points(group=ENTRY_POINTS[kind], name=name):
             _register(kind, name, point.load())
+
+
+def _let_be_called(name: str) -> None:
+    """Register an augmentation that is a function of (x, generator) as a class: one that builds it needs settings."""
+    part = _registry("augment").get(name)
+    if inspect.isfunction(part) and len(_required(part)) == 2:
+        _registry("augment")[name] = _caller(part)
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    wanted = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [each.name for each in wanted if each.default is each.empty]
+
+
+@lru_cache(maxsize=100)
+def _caller(function: Callable[..., Any], *, importable: bool = True) -> type:
+    """Return a class whose instances call this function or object, so that it is built by name like other parts."""
+
+    def call(_: object, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    name = getattr(function, "__qualname__", type(function).__name__)
+    module = function.__module__ if importable else __name__
+    return type(name, (), {"__call__": call, "__module__": module, "__qualname__": name, CALLED: True})
 
 
 def imported(reference: str) -> Callable[..., Any]:
@@ -185,19 +215,28 @@ def table_of(kind: str, part: object) -> Any:
         return [table_of(kind, each) for each in part]
     if isinstance(part, Net):
         return {"name": _kept(kind, copy.deepcopy(part))}
-    if inspect.isclass(part) or inspect.isfunction(part):
+    is_lambda = inspect.isfunction(part) and part.__name__ == LAMBDA
+    if (inspect.isclass(part) or inspect.isfunction(part)) and not (is_lambda and kind == "augment"):
         _register(kind, reference_of(part), part)
         return {"name": reference_of(part)}
+    return _table_of_instance(kind, part)
+
+
+def _table_of_instance(kind: str, part: object) -> dict[str, Any]:
     table = describe(part, PARTS[kind].registry)
-    if "name" not in table:
+    if "name" not in table and not inspect.isfunction(part):
         _register(kind, reference_of(type(part)), type(part))
         table = describe(part, PARTS[kind].registry)
-    if "name" not in table:
-        raise SettingsError(
-            f"{kind}={part!r} has settings that a record cannot hold. The arguments of its constructor must be "
-            "numbers, texts, or lists of them, kept under their names."
-        )
-    return table
+    if "name" in table:
+        return table
+    if kind == "augment" and callable(part):  # the latest of its kind has the name
+        name = f"{OBJECT}{getattr(part, '__name__', type(part).__name__)}"
+        _register(kind, name, _caller(part, importable=False))
+        return {"name": name}
+    raise SettingsError(
+        f"{kind}={part!r} has settings that a record cannot hold. The arguments of its constructor must be numbers, "
+        "texts, or lists of them, kept under their names."
+    )
 
 
 def _kept(kind: str, net: Net) -> str:
@@ -225,7 +264,8 @@ def own_parts(config: LearnerConfig) -> list[OwnPart]:
     for kind, table in _parts_in({kind: getattr(config, kind, None) for kind in PARTS}):
         factory = PARTS[kind].registry.get(table["name"])
         if factory is not None and not str(getattr(factory, "__module__", "")).startswith("evenkeel."):
-            parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory)))
+            called = hasattr(factory, CALLED)
+            parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory), called))
         elif factory is not None and table["name"].startswith(OBJECT):
             parts.append(OwnPart(kind, table["name"], table["name"], None))
     return parts
@@ -241,7 +281,7 @@ def _reference(factory: Callable[..., Any]) -> str:
 def _file(factory: Callable[..., Any]) -> Path | None:
     try:
         file = inspect.getsourcefile(factory)
-    except TypeError:  # of the main program, without a file
+    except (TypeError, OSError):  # of the main program, without a file
         return None
     return Path(file) if file and Path(file).is_file() else None
 
@@ -249,7 +289,8 @@ def _file(factory: Callable[..., Any]) -> Path | None:
 def register_again(parts: Iterable[OwnPart]) -> None:
     """Import parts in another process, under the names by which the first one knows them."""
     for part in parts:
-        _register(part.kind, part.name, imported(part.reference))
+        found = imported(part.reference)
+        _register(part.kind, part.name, _caller(found) if part.called else found)
 
 
 def versions_of(config: LearnerConfig) -> dict[str, str]:

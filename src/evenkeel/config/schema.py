@@ -1,7 +1,7 @@
 """The settings of a learner, each with its default and description. `loading` reads them from TOML."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -36,7 +36,7 @@ from evenkeel.config.parts import (
     written,
 )
 from evenkeel.config.written import without_later_defaults
-from evenkeel.data.scenarios import SCENARIOS
+from evenkeel.data.scenarios import SCENARIOS, made_of_domains
 from evenkeel.data.sources import SOURCES
 from evenkeel.data.unclean import UNCLEAN
 from evenkeel.errors import SettingsError, one_of
@@ -167,7 +167,7 @@ def _stream_settings(scenario: Callable[..., Any]) -> dict[str, Any]:
     All have noise and imbalance. One made of classes has the number of tasks, or the classes of each, and the order.
     """
     unclean = {"noise": (Noise, UNCLEAN["noise"]), "imbalance": (Imbalance, UNCLEAN["imbalance"])}
-    if get_type_hints(scenario)["tasks"] is int:
+    if made_of_domains(scenario):
         return unclean
     return {"tasks": (int | list[list[int | str]], ...), "order": (str | list[int | str], "given"), **unclean}
 

@@ -90,9 +90,10 @@ class DataSet:
 
         Instead of four arrays: a data frame of pandas or polars, a torch Dataset or DataLoader, a Hugging Face data set
         (or dict of splits, or a stream, which is read to its end), or (x, y). `test` is another one; without it, a
-        share of `test_share` is split off. label, sample: names of columns; the label is "label", or the last column.
-        size: to which images are resized. standardize: subtract the mean of the training samples and divide by their
-        deviation, for floats only. one_hot: make a column of each category of a column of texts in a frame.
+        share of `test_share` is split off. label, sample: names of columns; the label is in "label", "labels", "target"
+        or "class", or else in the last. size: to which images are resized. standardize: subtract the mean of the
+        training samples and divide by their deviation, for floats only. one_hot: make a column of each category of a
+        column of texts in a frame.
 
         >>> data = DataSet.of(np.zeros((3, 2)), ["cat", "dog", "cat"], np.ones((2, 2)), ["dog", "cat"])
         >>> data.classes, data.train.y.tolist(), data.train.x.dtype.name
@@ -114,6 +115,13 @@ class DataSet:
                 seed=seed,
             )
             return cls.of(*arrays, classes=classes or named, name=name)
+        if x_test is None or y_test is None:
+            raise DataError(
+                f"{name}: give x_test and y_test too, or the pair alone, of which a part is split off: (x, y)."
+            )
+        columns = {"test": test, "label": label, "sample": sample, "size": size, "one_hot": one_hot or None}
+        if unused := [setting for setting, value in columns.items() if value is not None]:
+            raise DataError(f"{name}: {', '.join(unused)} cannot be used with four arrays; leave it out.")
         samples = [_samples(x, f"x_{split} of {name}") for x, split in ((x_train, "train"), (x_test, "test"))]
         shapes = [Split(x, np.empty(0, np.int64)).sample for x in samples]
         if shapes[0] != shapes[1] or samples[0].dtype != samples[1].dtype:
@@ -239,7 +247,11 @@ def _indices(labels: NDArray[Any], known: list[Any], by_index: bool, where: str)
 def _samples(x: object, where: str) -> NDArray[Any]:
     """Return samples in the form that a split has; the array itself if it has it already."""
     if are_texts(x):
-        return packed(cast("Sequence[str]", x))
+        texts = list(cast("Sequence[str]", x))
+        empty = next((place for place, text in enumerate(texts) if not text.strip()), None)
+        if empty is not None:
+            raise DataError(f"{where} has an empty text at index {empty}.")
+        return packed(texts)
     if isinstance(x, Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.is_floating_point() else x).numpy()
@@ -247,7 +259,7 @@ def _samples(x: object, where: str) -> NDArray[Any]:
     if array.ndim < 2 or not array.size:
         raise DataError(f"{where} must hold samples of at least one number each, but its shape is {array.shape}.")
     if array.dtype == np.uint8:
-        return np.ascontiguousarray(_channels_first(array, where))
+        return np.ascontiguousarray(channels_first(array, where))
     if array.dtype.kind != "f":
         raise DataError(f"{where} is {array.dtype}; images are uint8 and features floats.")
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite and are reported below
@@ -258,7 +270,8 @@ def _samples(x: object, where: str) -> NDArray[Any]:
     return features
 
 
-def _channels_first(images: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+def channels_first(images: NDArray[np.uint8], where: str) -> NDArray[np.uint8]:
+    """Return images with a dimension of channels, before height and width."""
     if images.ndim == 3:
         return images[:, None]
     if images.ndim != 4:

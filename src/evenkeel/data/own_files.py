@@ -130,6 +130,7 @@ def jsonl(
     chosen = sample or next((name for name in ("x", "image", "text") if name in names), None)
     label = label or ("label" if "label" in names else None)
     if chosen is None:
+        both = [each.drop_columns(["id"]) if "id" in each.column_names and label != "id" else each for each in both]
         return _wide(both, where, label=label, standardize=standardize, one_hot=one_hot, **share)
     sides = images.parse_size(size)
     train, *test = [tables.sample_pairs(each, str(where), chosen, label, sides) for each in both]

@@ -6,7 +6,7 @@ left out. If they are made of domains, `tasks` is their number, and each has all
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
@@ -155,6 +155,11 @@ SCENARIOS: dict[str, Callable[..., Plan]] = {
     "rotated": rotated,
     "permuted": permuted,
 }
+
+
+def made_of_domains(scenario: Callable[..., Plan]) -> bool:
+    """Return whether the tasks of a scenario are domains: it takes their number, and not the classes of each."""
+    return get_type_hints(scenario).get("tasks") is int
 
 
 def _class_plan(tasks: Classes, passes: Sequence[tuple[Tensor, ...]], boundaries: bool) -> Plan:

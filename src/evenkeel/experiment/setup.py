@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from evenkeel.config.build import adaptor_of, make_learner, method_of, task_free, with_policy
 from evenkeel.config.parts import PartSettings
 from evenkeel.data.dataset import DataSet, Progress, Split
-from evenkeel.data.scenarios import SCENARIOS, Plan, mixed
+from evenkeel.data.scenarios import SCENARIOS, Plan, made_of_domains, mixed
 from evenkeel.data.sources import SOURCES
 from evenkeel.data.stream import OpenStream, PlannedStream, Stream
 from evenkeel.data.tasks import task_classes
@@ -112,7 +112,7 @@ def opened(config: Config, batches: Iterable[Sequence[Any]], test: Sequence[Any]
             f"{method!r} learns from all samples mixed, but a stream of your own has its own order. Choose "
             "another method, or give a data set."
         )
-    for name in ("tasks", "held_out"):  # these must not be ignored silently: tuning relies on them
+    for name in type(config.limits).model_fields:  # these must not be ignored silently: tuning relies on them
         if getattr(config.limits, name) is not None:
             raise SettingsError(
                 f"limits.{name} needs a data set. A stream of your own has the batches you give, and is tested on the "
@@ -181,7 +181,7 @@ def _plan(config: Config, data: DataSet) -> tuple[Plan, Split]:
     table, first = dict(config.scenario or {}), config.limits.tasks
     noise, imbalance = table.pop("noise"), table.pop("imbalance")
     together = [list(range(len(data.classes)))]  # classes that share their tasks
-    if get_type_hints(SCENARIOS[table["name"]])["tasks"] is not int:
+    if not made_of_domains(SCENARIOS[table["name"]]):
         together = task_classes(data.classes, tasks=table["tasks"], order=table.pop("order"), seed=config.seed)
         table["tasks"] = together
     labels = torch.from_numpy(np.array(data.train.y))

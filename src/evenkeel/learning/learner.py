@@ -72,7 +72,7 @@ class Learner:
             int, "Updates per incoming batch, each with new views and draws; 10 is Repeated Augmented Rehearsal (RAR)"
         ] = 1,
         statistics: Annotated[
-            Statistics, "Batches that update batch norm's running statistics: all, or only replayed ones"
+            Statistics, "Batches that update batch norm's running statistics: all, or replay, only replayed ones"
         ] = "all",
         average: Annotated[
             Decay | None, "Decay of averaged weights: 0.99 spans 1/(1 - 0.99) updates; auto a tenth of all, up to 100"

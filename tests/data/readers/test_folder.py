@@ -156,3 +156,9 @@ def test_folders_that_are_not_a_data_set_are_rejected(home: Path, progress: Prog
     write_image(tmp_path / "single" / "a" / "0.png", pictures(1)[0])
     with pytest.raises(DataError, match=r"single cannot be split .* each class needs at least two.* only one of 'a'"):
         load(tmp_path / "single")
+
+
+def test_images_of_kinds_that_are_not_read_are_named(home: Path, progress: ProgressLog) -> None:
+    (home / "train" / "cat" / "9.TIF").write_bytes(b"II*")
+    with pytest.raises(DataError, match=r"9\.TIF is an image of a kind that is not read; convert it to one of \.png"):
+        SOURCES["folder"](None, progress=progress, path=home)

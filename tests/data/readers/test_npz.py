@@ -104,3 +104,10 @@ def test_python_objects_are_refused_without_advice_to_unpickle_them(tmp_path: Pa
     with pytest.raises(DataError, match=r"x_train in .*a\.npz holds Python objects") as caught:
         SOURCES["npz"](None, progress=progress, path=file)
     assert "pickle" not in str(caught.value)
+
+
+def test_class_names_that_are_numbers_are_labels_and_no_places(tmp_path: Path, progress: ProgressLog) -> None:
+    x, y = np.arange(8, dtype=np.float32)[:, None], np.array([0, 1] * 4)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y, classes=np.array([1, 0]))
+    data = SOURCES["npz"](None, progress=progress, path=tmp_path / "a.npz")
+    assert data.train.labels == ["0", "1"] * 4

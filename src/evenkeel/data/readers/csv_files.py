@@ -1,6 +1,7 @@
 """CSV files, whose values have no types: columns get the type that all values have, labels stay as they are written."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def read_labelled(
     header: bool = True,
     delimiter: str | None = None,
 ) -> tuple[list[Table], str]:
-    """Return a table of the files of each split, and the column of labels: the one named, or the first file's last."""
+    """Return a table of the files of each split, and the column of labels, by the names in the first file."""
     names = read_csv(splits[0][0], header=header, delimiter=delimiter).column_names
     label = label_column([name for name in names if name != sample and not name.startswith("__")], label, where)
     tables = [
@@ -42,10 +43,10 @@ def read_csv(file: Path, *, header: bool = True, delimiter: str | None = None, t
         )
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file} cannot be read as CSV ({reason(error)}).") from error
-    if header and all(map(_is_number, table.column_names)):
+    if header and _are_values(table.column_names):
         raise DataError(
-            f"{file} has no names in its first line, only numbers ({', '.join(table.column_names[:3])}, ...). Add a "
-            "line with names, or set header=false."
+            f"{file} seems to have no names in its first line, but values ({', '.join(table.column_names[:3])}, ...). "
+            "Add a line with names, or set header=false."
         )
     binary = next((field.name for field in table.schema if pa.types.is_binary(field.type)), None)
     if binary is not None:
@@ -96,6 +97,13 @@ def _number_type(texts: Any) -> Any:
         return None
     too_long = compute.all(compute.utf8_is_decimal(texts)).as_py()  # whole numbers that a float would round
     return None if too_long else pa.float64()
+
+
+def _are_values(names: Sequence[str]) -> bool:
+    """Return whether these seem to be a row: numbers, but for one label. Numbers that count are names of columns."""
+    numbers = [float(name) for name in names if _is_number(name)]
+    counted = all(after == before + 1 for before, after in pairwise(numbers)) and len(numbers) > 1
+    return len(numbers) == len(names) or (len(numbers) == len(names) - 1 > 0 and not counted)
 
 
 def _is_number(text: str) -> bool:

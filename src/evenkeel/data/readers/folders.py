@@ -15,6 +15,7 @@ from evenkeel.errors import DataError
 
 Listing = list[tuple[Path, str]]  # files with their class names
 TESTS = ("test", "val", "valid")
+_KINDS = ", ".join(images.SUFFIXES)
 
 
 def list_folder(path: Path, *, test_share: float, seed: int) -> tuple[Listing, Listing]:
@@ -71,10 +72,14 @@ def by_class(folder: Path) -> Listing:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Return the images directly inside, sorted by name."""
-    files = sorted(one for one in _entries(folder) if one.suffix.lower() in images.SUFFIXES)
+    """Return the images directly inside, sorted by name; what is no image is left out."""
+    entries = sorted(_entries(folder))
+    unread = next((one for one in entries if one.suffix.lower() in images.UNREAD), None)
+    if unread is not None:
+        raise DataError(f"{unread} is an image of a kind that is not read; convert it to one of {_KINDS}.")
+    files = [one for one in entries if one.suffix.lower() in images.SUFFIXES]
     if not files:
-        raise DataError(f"{folder} has no images ({', '.join(images.SUFFIXES)}).")
+        raise DataError(f"{folder} has no images ({_KINDS}).")
     return files
 
 

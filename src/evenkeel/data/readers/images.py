@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evenkeel.data.readers.encoded import Shape
 from evenkeel.errors import DataError, SettingsError, reason
+from evenkeel.learning.inputs import is_channels_last
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")
 """The formats decoded; Pillow's other decoders never see untrusted bytes. Of an animation, the first frame is used."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif")
+UNREAD = (".tif", ".tiff", ".avif", ".heic", ".heif", ".jp2", ".jxl", ".ppm", ".pgm", ".tga")  # images of other kinds
 Size = int | Sequence[int] | None  # one number for both sides, or (height, width)
 Cell = tuple[bytes | Path, str]  # an encoded image and where it comes from, for errors
 LARGE = 1_000_000  # pixels beyond which an image may be reduced while it is decoded
@@ -121,12 +123,28 @@ def pixels_of(image: Any, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     return _pixels(image, (1 if image.mode in _GRAY else 3, height, width))
 
 
+def resized(pixels: NDArray[Any], size: tuple[int, int], where: str) -> NDArray[np.uint8]:
+    """Return (channels, *size) of pixels (height, width), or with one or three channels first or last."""
+    from PIL import Image
+
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
+        raise DataError(f"{where} is no image of uint8 pixels, so it cannot be resized; leave out size.")
+    last = pixels if pixels.ndim == 2 or is_channels_last(pixels.shape) else pixels.transpose(1, 2, 0)
+    if last.ndim == 3 and last.shape[2] not in (1, 3):
+        raise DataError(f"{where} has {last.shape[2]} channels; images with 1 or 3 can be resized. Leave out size.")
+    return pixels_of(Image.fromarray(last[..., 0] if last.ndim == 3 and last.shape[2] == 1 else last), size)
+
+
 def _pixels(image: "Image", shape: Shape, gap: float | None = None) -> NDArray[np.uint8]:
     from PIL import Image
 
     channels, height, width = shape
-    if image.mode.startswith("I"):  # sixteen bits, which Pillow would clip
-        image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode == "F":
+        raise DataError("An image of fractions (mode F of Pillow) has no range; convert it to eight bits first.")
+    if image.mode.startswith("I"):  # sixteen bits, which Pillow would clip, or eight in a wider type
+        values = np.asarray(image)
+        eight = image.mode == "I" and values.max(initial=0) < 256
+        image = Image.fromarray((values if eight else values >> 8).clip(0, 255).astype(np.uint8))
     if image.mode == "P":  # a palette may hold transparency, which Pillow removes only via RGBA
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")

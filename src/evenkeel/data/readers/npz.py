@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.data.dataset import DataSet
+from evenkeel.data.dataset import DataSet, channels_first
+from evenkeel.data.readers import tables
 from evenkeel.errors import DataError, nearest, reason
 
 WANTED = ("x_train", "y_train", "x_test", "y_test")
@@ -20,11 +21,26 @@ def read_npz(file: Path) -> DataSet:
     classes = next((arrays[name] for name in NAMES if name in arrays), None)
     if classes is not None and (classes.ndim != 1 or classes.dtype.kind not in "iuU"):
         raise DataError(f"The class names in {file} must be a list of strings, but are {classes.dtype}.")
-    named = None if classes is None else [str(name) for name in classes.tolist()]
     try:
+        named = None if classes is None else classes.tolist()
         return DataSet.of(*(arrays[name] for name in WANTED), classes=named, name=file.stem)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
+
+
+def read_part(file: Path, part: str) -> tuple[NDArray[Any], list[Any]]:
+    """Return the samples of one part, images with channels first, and their labels: by name, if there are names."""
+    arrays = read_arrays(file)
+    x, y = arrays[f"x_{part}"], tables.labels_of(arrays[f"y_{part}"].tolist(), str(file)).tolist()
+    if len(x) != len(y):
+        raise DataError(f"{file}: x_{part} has {len(x)} samples, but y_{part} has {len(y)} labels.")
+    names = next((arrays[name].tolist() for name in NAMES if name in arrays and arrays[name].dtype.kind == "U"), None)
+    if names is not None and all(isinstance(label, int) for label in y):
+        wrong = next((label for label in y if not 0 <= label < len(names)), None)
+        if wrong is not None:
+            raise DataError(f"{file} has the label {wrong} in y_{part}, but only {len(names)} class names.")
+        y = [names[label] for label in y]
+    return channels_first(x, f"x_{part} of {file}") if x.dtype == np.uint8 else x, y
 
 
 def read_arrays(file: Path) -> dict[str, NDArray[Any]]:

@@ -13,7 +13,6 @@ from evenkeel.data.readers.splits import stratified
 from evenkeel.errors import DataError, nearest
 from evenkeel.learning.texts import are_texts
 
-LABELS = ("label", "labels", "target", "class")  # what a column of labels is called, in this order
 Rows = tuple[Any, Any]  # samples and labels
 
 
@@ -79,8 +78,8 @@ def _class_names(given: object, label: str | None) -> list[str] | None:
     features = getattr(given, "features", None)
     if not isinstance(features, Mapping):
         return None
-    column = label or next((name for name in LABELS if name in features), None)
-    names = getattr(features.get(column), "names", None)
+    column = tables.label_column(list(features), label, "the data set")
+    names = getattr(features[column], "names", None)
     return None if names is None else list(map(str, names))
 
 
@@ -89,14 +88,32 @@ def _pairs(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return samples and labels, each as one array."""
     if isinstance(given, tuple) and len(given) == 2:
-        x, y = given
-        return np.array(x) if are_texts(x) else _numbers(x), tables.labels_of(_as_list(y), where)
+        samples, labels = _arrays(*given, where, size)
+    else:
+        samples, labels = _collected(given, where, sample, label, size)
+    if len(samples) != len(labels):
+        raise DataError(f"{where} has {len(samples)} samples, but {len(labels)} labels.")
+    return samples, tables.labels_of(labels, where)
+
+
+def _arrays(x: Any, y: object, where: str, size: tuple[int, int] | None) -> tuple[NDArray[Any], list[object]]:
+    if are_texts(x):
+        return np.array(x), _as_list(y)
+    if size is None:
+        return _numbers(x), _as_list(y)
+    return np.stack([_sample(each, size, f"{where}, item {place}") for place, each in enumerate(x)]), _as_list(y)
+
+
+def _collected(
+    given: object, where: str, sample: str | None, label: str | None, size: tuple[int, int] | None
+) -> tuple[NDArray[Any], list[object]]:
+    """Return the samples of a data set that is read item by item, or batch by batch."""
     samples: list[Any] = []
     labels: list[object] = []
     for place, item in enumerate(_items(given, where)):
         x, y = _pair(item, f"{where}, item {place}", sample, label)
         if isinstance(given, torch.utils.data.DataLoader):  # a batch of them
-            samples.extend(x if are_texts(x) else _numbers(x))
+            samples.extend(_arrays(x, y, where, size)[0])
             labels.extend(_as_list(y))
         else:
             samples.append(_sample(x, size, f"{where}, item {place}"))
@@ -104,14 +121,16 @@ def _pairs(
     if not samples:
         raise DataError(f"{where} has no samples.")
     if are_texts(samples):
-        return np.array(samples), tables.labels_of(labels, where)
+        return np.array(samples), labels
+    if {np.shape(each)[0] for each in samples if np.ndim(each) == 3} == {1, 3}:  # some images are gray
+        samples = [np.repeat(each, 3, axis=0) if len(each) == 1 else each for each in samples]
     odd = next((place for place, each in enumerate(samples) if np.shape(each) != np.shape(samples[0])), None)
     if odd is not None:
         raise DataError(
             f"{where}, item {odd}, has the shape {np.shape(samples[odd])}, but the first one has "
             f"{np.shape(samples[0])}; for images, give a size to resize all to."
         )
-    return np.stack(samples), tables.labels_of(labels, where)
+    return np.stack(samples), labels
 
 
 def _items(given: object, where: str) -> Iterable[Any]:
@@ -131,9 +150,7 @@ def _pair(item: object, where: str, sample: str | None, label: str | None) -> Ro
     if not isinstance(item, Mapping):
         raise DataError(f"{where}: is a {type(item).__name__}; it must be (sample, label), or a dict with both.")
     names = list(item)
-    wanted = label or next((name for name in LABELS if name in item), names[-1] if names else None)
-    if wanted not in item:
-        raise DataError(f"{where}, has no column {label!r}; it has {', '.join(names)}.{nearest(label, names)}")
+    wanted = tables.label_column(names, label, where)
     others = [sample] if sample else [name for name in names if name != wanted]
     if sample is not None and sample not in item:
         raise DataError(f"{where}, has no column {sample!r}; it has {', '.join(names)}.{nearest(sample, names)}")
@@ -159,6 +176,8 @@ def _sample(x: object, size: tuple[int, int] | None, where: str) -> NDArray[Any]
         array = _numbers(x)
     except (TypeError, ValueError):
         raise DataError(f"{where} is a {type(x).__name__}, which is no array of numbers and no image.") from None
+    if size is not None:
+        return images.resized(array, size, where)
     return array if array.ndim > 1 or array.dtype != np.uint8 else array.astype(np.float32)
 
 

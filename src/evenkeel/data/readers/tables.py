@@ -14,6 +14,7 @@ from evenkeel.data.readers.splits import stratified
 from evenkeel.errors import DataError, nearest, reason, some
 
 Table = Any  # a pyarrow.Table: pyarrow has no type information
+LABELS = ("label", "labels", "target", "class")  # what a column of labels is called, in this order
 ENCODED = ("data:", "iVBORw0KGgo", "/9j/")  # how base64 of images begins: in a URL, of a PNG, of a JPEG
 
 
@@ -57,7 +58,7 @@ class Columns:
 
     @classmethod
     def of(cls, table: Table, where: str, *, label: str | None, one_hot: bool, sample: str | None = None) -> "Columns":
-        """Choose the columns: the label named, or else the last; of the others the one of texts named, or all.
+        """Choose the columns: that of the labels; of the others the one of texts named, or all.
 
         A single one of texts need not be named.
         """
@@ -108,12 +109,12 @@ class Columns:
 
 
 def label_column(names: Sequence[str], label: str | None, where: str) -> str:
-    """Return the column of labels: the one named, or else the last."""
+    """Return the column of labels: the one named, or else one that is called so, or else the last."""
     if label is not None and label not in names:
         raise DataError(f"{where} has no column {label!r}; it has {', '.join(names)}.{nearest(label, names)}")
     if not names:
         raise DataError(f"{where} has no columns.")
-    return label or names[-1]
+    return label or next((name for name in LABELS if name in names), names[-1])
 
 
 def labels_of(values: Sequence[object], where: str) -> NDArray[Any]:
