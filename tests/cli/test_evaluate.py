@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evenkeel as ek
+from evenkeel.service.service import Service
 from tests.helpers.commands import call
 from tests.helpers.services import Open, examples, teach
 from tests.helpers.teaching import IMAGES, VECTORS, lines, pictures
@@ -143,6 +144,10 @@ def test_what_a_run_learned_is_scored_on_its_own_files(
     assert scores["accuracy"] > 50
     assert [each["learned"] for each in scores["classes"]] == [True] * 4
     assert "Never learned" not in errors
+    Service(tmp_path / "model", learner=tmp_path / "run" / "model.ek").close()  # and taught from them
+    code, out, errors = call(capsys, "learn", str(tmp_path / "model"), str(file))
+    assert code == 0, errors
+    assert out.splitlines()[-1].split()[:3] == ["80", "0", "4"]  # taught, skipped, classes
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 3), (3, 8, 8), (8, 8)])

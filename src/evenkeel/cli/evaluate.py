@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,17 +81,13 @@ def _config_of(learner: "Learner", path: Path) -> "ServiceConfig":
 
 
 def _answered(learner: "Learner", config: "ServiceConfig", feed: "Iterator[Any]") -> Iterator[Pairs]:
+    from evenkeel.cli.feed import as_known
     from evenkeel.service.samples import unpack
 
     known = dict.fromkeys(learner.classes)
     while items := list(islice(feed, AT_ONCE)):
         predicted = learner.predict(unpack([item.x for item in items], config.input))
-        yield Pairs(zip([_known(item.label, known) for item in items], predicted.tolist(), strict=True))
-
-
-def _known(label: Hashable, known: Container[Hashable]) -> Hashable:
-    """Return a label as the learner knows it: a run names classes by texts, and files may have numbers."""
-    return str(label) if label not in known and str(label) in known else label
+        yield Pairs(zip([as_known(item.label, known) for item in items], predicted.tolist(), strict=True))
 
 
 def _scores(learner: "Learner", counts: Pairs) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import random
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +185,11 @@ class Feed:
             return samples.vectors([sent.x], self.config.input, self.config.limits.magnitude)[0]  # type: ignore[attr-defined]
         data = samples.from_base64(sent.image)  # type: ignore[attr-defined]
         return samples.picture(data, self.config.input, self.config.limits.pixels, where)
+
+
+def as_known(label: Hashable, known: Container[Hashable]) -> Hashable:
+    """Return a label as a learner knows it: a run names its classes by texts, and files may have numbers."""
+    return str(label) if label not in known and str(label) in known else label
 
 
 def _without_label(line: str) -> str:

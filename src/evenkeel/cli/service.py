@@ -260,9 +260,11 @@ def _begun(chunks: "Iterator[list[Item]]", source: str, config: "ServiceConfig")
 
 def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
     """Teach the items, waiting while the queue is full, and return how many were new."""
+    from evenkeel.cli.feed import as_known
     from evenkeel.service.examples import Example, FullError
 
-    examples = [Example(item.x, item.label, "" if again else item.id or "") for item in items]
+    known = dict.fromkeys(service.published.classifier.classes)
+    examples = [Example(item.x, as_known(item.label, known), "" if again else item.id or "") for item in items]
     while True:
         try:
             return sum(accepted.new for accepted in service.learn(examples).result())
