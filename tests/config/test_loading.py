@@ -33,6 +33,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"scenario": {"name": "blurry", "tasks": 2}}, "scenario.percent is missing."),
     "range": ({"seed": -1}, "seed = -1: input should be greater than or equal to 0"),
     "choice": ({"learner": {"head": "fixd"}}, "learner.head = 'fixd': input should be 'fixed' or 'growing'"),
+    "number or word": ({"learner": {"average": "often"}}, "learner.average = 'often': .* a valid number.*, or 'auto'"),
     "memory": ({"memory": {"capacity": "lots"}}, "memory: memory='lots' is neither"),
     "momentum": ({"optimizer": {"name": "Adam", "momentum": 0.9}}, "Adam has no momentum"),
     "infinite": ({"optimizer": {"lr": float("inf")}}, "optimizer.lr = inf: input should be a finite number"),

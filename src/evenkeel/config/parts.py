@@ -176,7 +176,9 @@ def first_of_each(error: ValidationError) -> list[Any]:
         # What comes after the setting's name is an index into its value, or the name of a type.
         place = tuple(step for step in each["loc"] if isinstance(step, str) and step.isidentifier())
         place = place[:-1] if place and place[-1] in ("int", "str", "float", "bool") else place
-        first.setdefault(place, {**each, "loc": place})
+        known = first.setdefault(place, {**each, "loc": place})
+        if each["type"] == "literal_error" and known["type"] != "literal_error":
+            known["msg"] += f", or {each['ctx']['expected']}"
     return list(first.values())
 
 
