@@ -39,9 +39,9 @@ def test_a_claim_counts_pairs_with_an_interval_and_lists_all_that_were_run() -> 
     assert "shown in 1 of 2 pairs with 3 seeds or more, the opposite in 1." in first
     assert first.endswith("3 of the paper's 4 pairs were run:")
     assert listed == [
-        "  - ER: +5.0 ± 0.2, 3 seeds; the paper +3.0",
-        "  - DER++: +5.0 ± 0.2, 3 seeds; the paper -1.0",
-        "  - RAR: +2.0 (+1.0, +3.0), 2 seeds; the paper +2.0",
+        "  - ER: +5.0 ± 0.2, 3 seeds; the paper +3.0: shown",
+        "  - DER++: +5.0 ± 0.2, 3 seeds; the paper -1.0: the opposite is shown",
+        "  - RAR: +2.0 (+1.0, +3.0), 2 seeds; the paper +2.0: too few seeds to tell",
     ]
     assert "- **Online, CBA lowers forgetting (FM): not run.** The paper has 0 pairs." in text
 

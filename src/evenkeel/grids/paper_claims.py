@@ -41,6 +41,13 @@ class Pair:
             return 0
         return 1 if self.ours.mean * self.paper > 0 else -1
 
+    @property
+    def verdict(self) -> str:
+        """Return what our runs say of the paper's claim."""
+        if self.ours is None or self.ours.half is None:
+            return "too few seeds to tell"
+        return {1: "shown", 0: "not shown", -1: "the opposite is shown"}[self.shown]
+
     def __str__(self) -> str:
         assert self.ours is not None
         paper = "" if self.paper is None else f"; the paper {self.paper:+.1f}"
@@ -87,7 +94,7 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
         f"- **{claim}: shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{opposite}.** "
         f"{len(ran)} of the paper's {len(mine)} pairs were run:"
     )
-    yield from (f"  - {pair}" for pair in ran)
+    yield from (f"  - {pair}: {pair.verdict}" for pair in ran)
 
 
 def beyond_claims(every: Sequence[Pair], ledger: Ledger, net: str) -> str:
