@@ -400,7 +400,8 @@ def test_a_run_that_lost_a_record_in_the_middle_is_damaged(
         assert [entry.key for entry in each.entries()] == [whole]
         assert each.damaged() == [tmp_path / torn]
     (tmp_path / INDEX).unlink()
-    for command in (["ledger", "list"], ["ledger", "pack"], ["table", "--measures", "acc,prequential"], ["report"]):
+    report = ["report", "--output", str(tmp_path / "report.html")]
+    for command in (["ledger", "list"], ["ledger", "pack"], ["table", "--measures", "acc,prequential"], report):
         code, _, err = call(capsys, *command, str(tmp_path))
         assert code == 0, (command, err)
         assert f"Left out: {tmp_path / torn} is damaged" in err.replace("\n", "")
