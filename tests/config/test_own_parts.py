@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import evenkeel as ek
+from evenkeel.config.build import parts_of
 from evenkeel.config.own import import_modules, own_parts
 from evenkeel.config.schema import PARTS
 from evenkeel.data.scenarios import disjoint
@@ -449,6 +451,22 @@ def test_an_augmentation_may_be_a_function(tmp_path: Path, way: str) -> None:
         job.prepare()
         versions = [text for name, text in whole[0].versions.items() if "shifted" in name]
         assert [text.split()[-1] for text in versions] == ["test_own_parts.py"]
+
+
+@pytest.mark.usefixtures("own_module")
+def test_augmentations_in_a_list_are_told_apart() -> None:
+    @dataclass  # which makes it unhashable, and holds what a record cannot
+    class Own:
+        change: Callable[[torch.Tensor], torch.Tensor]
+
+        def __call__(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+            return self.change(x)
+
+    x = torch.arange(4, dtype=torch.uint8)
+    both = [lambda x, _: x + 1, lambda x, _: x * 2]
+    for given in (both, [Own(lambda x: x + 1), Own(lambda x: x * 2)]):
+        first, second = parts_of(with_parts(ek.load_config({}), {"augment": given}))["augment"]
+        assert second(first(x, torch.Generator()), torch.Generator()).tolist() == [2, 4, 6, 8]
 
 
 @pytest.mark.usefixtures("own_module")

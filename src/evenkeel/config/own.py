@@ -1,10 +1,9 @@
-"""Parts of the user's own: `module:Name` in a config, registered names, entry points of packages, and objects.
+"""Parts of the user's own: `module:Name` in a config, registered names, entry points of packages.
 
 Only a config or a command of whoever starts a program imports them, here, into the registries. What a file of results
 names (a checkpoint, a model folder, a ledger) is looked up in the registries, and never imported.
 """
 
-import copy
 import hashlib
 import inspect
 import os
@@ -19,19 +18,16 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
+from evenkeel.config.called import called_by, class_calling, takes_samples
 from evenkeel.config.schema import PARTS, LearnerConfig
 from evenkeel.errors import EvenkeelError, SettingsError, nearest
 from evenkeel.learning.adaptors import Adaptor
 from evenkeel.learning.methods import Method
-from evenkeel.learning.nets import Net
-from evenkeel.learning.registry import describe
 
 CLASSES: dict[str, type] = {"method": Method, "adaptor": Adaptor}  # parts that must be subclasses
 ENTRY_POINTS = {kind: "evenkeel.data" if kind == "data" else f"evenkeel.{kind}s" for kind in PARTS}  # their groups
 OBJECT = "object:"  # the beginning of the names of objects that were passed in, which no import finds
 MAIN = "__main__"
-LAMBDA = "<lambda>"
-CALLED = "calls_a_function"  # marks the classes made of functions
 
 
 @dataclass(frozen=True)
@@ -120,35 +116,17 @@ def _admit(kind: str, name: str) -> None:
     if name in PARTS[kind].registry and ("<locals>" in name or name.startswith((OBJECT, MAIN))):
         return
     if ":" in name and not name.startswith(OBJECT):
-        _register(kind, name, imported(name))  # again each time: the module may have been reloaded
+        register(kind, name, imported(name))  # again each time: the module may have been reloaded
     elif name not in PARTS[kind].registry:
         for point in entry_points(group=ENTRY_POINTS[kind], name=name):
-            _register(kind, name, point.load())
+            register(kind, name, point.load())
 
 
 def _let_be_called(name: str) -> None:
     """Register an augmentation that is a function of (x, generator) as a class: one that builds it needs settings."""
     part = _registry("augment").get(name)
-    if inspect.isfunction(part) and len(_required(part)) == 2:
-        _registry("augment")[name] = _caller(part)
-
-
-def _required(function: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
-    wanted = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return [each.name for each in wanted if each.default is each.empty]
-
-
-@lru_cache(maxsize=100)
-def _caller(function: Callable[..., Any], *, importable: bool = True) -> type:
-    """Return a class whose instances call this function or object, so that it is built by name like other parts."""
-
-    def call(_: object, *arguments: Any) -> Any:
-        return function(*arguments)
-
-    name = getattr(function, "__qualname__", type(function).__name__)
-    module = function.__module__ if importable else __name__
-    return type(name, (), {"__call__": call, "__module__": module, "__qualname__": name, CALLED: True})
+    if part is not None and takes_samples(part):
+        _registry("augment")[name] = class_calling(part)
 
 
 def imported(reference: str) -> Callable[..., Any]:
@@ -194,63 +172,17 @@ def _suits(kind: str, part: object) -> bool:
     return inspect.isclass(part) and issubclass(part, base)
 
 
-def _register(kind: str, name: str, part: Callable[..., Any]) -> None:
+def register(kind: str, name: str, part: Callable[..., Any]) -> None:
+    """Let configs name a part so; raise SettingsError if it cannot be one of this kind."""
     if not _suits(kind, part):
         wanted = f"a subclass of ek.{CLASSES[kind].__name__}" if kind in CLASSES else "a function or class"
         raise SettingsError(f"{kind}.name = {name!r} is {part!r}; it must be {wanted}.")
-    _registry(kind)[name] = part
+    if called_by(_registry(kind).get(name)) is not part:  # else it is registered, as the class that calls it
+        _registry(kind)[name] = part
 
 
 def _registry(kind: str) -> dict[str, Callable[..., Any]]:
     return cast(dict[str, Callable[..., Any]], PARTS[kind].registry)
-
-
-def table_of(kind: str, part: object) -> Any:
-    """Return the table of a config for a part given as an object: an instance, a class or function, or its name."""
-    if isinstance(part, str):
-        return {"name": part}
-    if part is None or isinstance(part, Mapping):
-        return part
-    if isinstance(part, list | tuple):
-        return [table_of(kind, each) for each in part]
-    if isinstance(part, Net):
-        return {"name": _kept(kind, copy.deepcopy(part))}
-    is_lambda = inspect.isfunction(part) and part.__name__ == LAMBDA
-    if (inspect.isclass(part) or inspect.isfunction(part)) and not (is_lambda and kind == "augment"):
-        _register(kind, reference_of(part), part)
-        return {"name": reference_of(part)}
-    return _table_of_instance(kind, part)
-
-
-def _table_of_instance(kind: str, part: object) -> dict[str, Any]:
-    table = describe(part, PARTS[kind].registry)
-    if "name" not in table and not inspect.isfunction(part):
-        _register(kind, reference_of(type(part)), type(part))
-        table = describe(part, PARTS[kind].registry)
-    if "name" in table:
-        return table
-    if kind == "augment" and callable(part):  # the latest of its kind has the name
-        name = f"{OBJECT}{getattr(part, '__name__', type(part).__name__)}"
-        _register(kind, name, _caller(part, importable=False))
-        return {"name": name}
-    raise SettingsError(
-        f"{kind}={part!r} has settings that a record cannot hold. The arguments of its constructor must be numbers, "
-        "texts, or lists of them, kept under their names."
-    )
-
-
-def _kept(kind: str, net: Net) -> str:
-    """Register a network that was passed in under a name made of its weights; each run trains a copy."""
-    content = hashlib.sha256(repr(net).encode())
-    for name, value in net.state_dict().items():
-        content.update(name.encode() + value.detach().cpu().numpy().tobytes())
-    name = f"{OBJECT}{type(net).__name__}:{content.hexdigest()[:16]}"
-
-    def copied() -> Net:
-        return copy.deepcopy(net)
-
-    _register(kind, name, copied)
-    return name
 
 
 def reference_of(part: Callable[..., Any]) -> str:
@@ -264,8 +196,8 @@ def own_parts(config: LearnerConfig) -> list[OwnPart]:
     for kind, table in _parts_in({kind: getattr(config, kind, None) for kind in PARTS}):
         factory = PARTS[kind].registry.get(table["name"])
         if factory is not None and not str(getattr(factory, "__module__", "")).startswith("evenkeel."):
-            called = hasattr(factory, CALLED)
-            parts.append(OwnPart(kind, table["name"], _reference(factory), _file(factory), called))
+            file, called = _file(factory), called_by(factory) is not None
+            parts.append(OwnPart(kind, table["name"], _reference(factory), file, called))
         elif factory is not None and table["name"].startswith(OBJECT):
             parts.append(OwnPart(kind, table["name"], table["name"], None))
     return parts
@@ -290,7 +222,7 @@ def register_again(parts: Iterable[OwnPart]) -> None:
     """Import parts in another process, under the names by which the first one knows them."""
     for part in parts:
         found = imported(part.reference)
-        _register(part.kind, part.name, _caller(found) if part.called else found)
+        register(part.kind, part.name, class_calling(found) if part.called else found)
 
 
 def versions_of(config: LearnerConfig) -> dict[str, str]:

@@ -8,7 +8,8 @@ from pydantic import Field, NonNegativeInt, PlainSerializer
 
 from evenkeel.config.build import title_of
 from evenkeel.config.loading import checked, read_tables
-from evenkeel.config.own import admit, table_of
+from evenkeel.config.own import admit
+from evenkeel.config.own_objects import table_of
 from evenkeel.config.parts import PartSettings
 from evenkeel.config.schema import LearnerConfig, Maybe, Share, StrictModel
 from evenkeel.learning.types import Precision
