@@ -9,7 +9,8 @@ from PIL import Image
 
 import evenkeel as ek
 from evenkeel.grids.grid_file import read_grid
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.report.answer import findings
 from evenkeel.report.scene import Scene
 from evenkeel.results.measures import MEASURES

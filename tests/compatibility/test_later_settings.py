@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import evenkeel as ek
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from tests.helpers.processes import run_python
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,8 @@ sys.path.insert(0, str(work / "src"))
 PROGRAM = """
 import evenkeel as ek
 from evenkeel.experiment import run
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.groups import groups
 from evenkeel.results.run_files import started_of
 from evenkeel.service.service import Service

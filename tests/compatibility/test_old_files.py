@@ -22,7 +22,8 @@ from torch.optim import Adam
 
 import evenkeel as ek
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.learning.adaptors import bilevel, cba
 from evenkeel.results.groups import groups

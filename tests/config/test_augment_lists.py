@@ -9,7 +9,7 @@ import torch
 
 import evenkeel as ek
 from evenkeel.config.build import make_learner
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.groups import groups
 from tests.helpers.images import pixels, seeded
 

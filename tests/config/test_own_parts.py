@@ -21,7 +21,8 @@ from evenkeel.experiment.config import with_parts
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.learning import checkpoint
 from evenkeel.results.run_files import RECORDS

@@ -10,7 +10,7 @@ import torch
 import evenkeel as ek
 from evenkeel.data.stream import Batch
 from evenkeel.experiment.setup import planned
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.groups import groups, paired
 
 DATA = ek.load_data("digits").limited(train=40, test=5)

@@ -8,7 +8,8 @@ import evenkeel as ek
 from evenkeel.errors import SettingsError
 from evenkeel.grids.budget import Budget, seconds_of
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 
 SMALL = ["limits.train=5", "limits.test=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]

@@ -12,7 +12,8 @@ from evenkeel.experiment.setup import Setup, planned
 from evenkeel.grids import estimate
 from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.run_files import USAGE
 

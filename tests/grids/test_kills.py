@@ -12,7 +12,8 @@ import pytest
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.grid_file import read_grid
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from tests.helpers.grids import GRID, require_same, undisturbed
 from tests.helpers.processes import start, wait_for
 

@@ -13,7 +13,8 @@ import pytest
 import evenkeel as ek
 from evenkeel.errors import RunError, SettingsError
 from evenkeel.experiment.run_folder import RunFolder
-from evenkeel.grids.ledger import INDEX, Ledger, run_key
+from evenkeel.grids.ledger import INDEX, Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import PACKED, RECORDS, Results, find_runs, last_record, usage_of
 from tests.helpers.commands import call

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import SettingsError
-from evenkeel.grids.ledger import run_key
 from evenkeel.grids.paper import paper_table, published, without
+from evenkeel.grids.run_names import run_key
 
 TABLES = [name for name in published() if name.startswith("table")]
 PAPER = Path(os.environ.get("EVENKEEL_DATA", "/nowhere")).parent / "paper" / "cba.tex"

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from evenkeel.experiment.config import Config
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import paper_table
 from evenkeel.grids.paper_tables import result_tables
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.formats import render
 from evenkeel.results.records import to_line
 from evenkeel.results.run_files import RECORDS, Results

@@ -14,7 +14,8 @@ from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import LAUNCHERS
 from evenkeel.grids.launchers.base import Launcher, Working
 from evenkeel.grids.launchers.in_process import InProcess
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import PATIENCE, Grid
 
 SMALL = ["limits.train=5", "evaluation.every=0", "evaluation.alignment=0", "threads=1"]

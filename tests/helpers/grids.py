@@ -7,7 +7,8 @@ import evenkeel as ek
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.run_folder import MODEL
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import INDEX, Ledger, run_key
+from evenkeel.grids.ledger import INDEX, Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.run_files import RECORDS
 

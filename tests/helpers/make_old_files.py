@@ -16,7 +16,8 @@ import torch
 import evenkeel as ek
 from evenkeel.config.composition import names
 from evenkeel.config.loading import presets
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.records import to_line
 from evenkeel.service.service import Service
 from tests.helpers.old_learners import CUT, LEARNERS, STREAM, arithmetic, digests, learn

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 import evenkeel as ek
 from evenkeel.errors import SettingsError
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 from evenkeel.learning.adaptors import bilevel
 from evenkeel.learning.adaptors.bilevel import VirtualStep
 from evenkeel.learning.types import Precision

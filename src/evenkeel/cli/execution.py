@@ -13,7 +13,7 @@ from evenkeel.experiment.config import Config
 from evenkeel.grids.budget import Budget, seconds_of
 from evenkeel.grids.estimate import Estimator
 from evenkeel.grids.execution import cores
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.labels import flat, labels
 from evenkeel.results.table import ResultTable, Row

@@ -10,7 +10,7 @@ from statistics import median
 
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 
 SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in)?)?\s*(?:(\d+(?:\.\d+)?)\s*s)?")
 ENOUGH = 0.1  # of a run, after which its progress says something about the pace

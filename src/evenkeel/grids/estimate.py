@@ -18,7 +18,8 @@ from evenkeel.errors import DeviceError, SettingsError
 from evenkeel.experiment.config import Config, recorded_config
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.learning.devices import AUTO, find_device
 from evenkeel.learning.nets import Net
 from evenkeel.learning.texts import packed

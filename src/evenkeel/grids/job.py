@@ -12,7 +12,8 @@ from evenkeel.experiment.config import Config
 from evenkeel.experiment.run import run
 from evenkeel.files import keep_freed_memory
 from evenkeel.grids.execution import Execution
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 
 
 @dataclass(frozen=True)

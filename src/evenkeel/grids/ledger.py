@@ -6,7 +6,6 @@ continued. Any number of processes may write at once: a run's folder belongs to 
 index is appended to under a lock of its own.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -20,15 +19,14 @@ from datetime import UTC, datetime
 from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 
-from evenkeel.config.build import with_policy
-from evenkeel.config.own import own_parts, versions_of
-from evenkeel.config.schema import PLACES
+from evenkeel.config.own import versions_of
 from evenkeel.errors import BusyError, EvenkeelError, RunError
-from evenkeel.experiment.config import Config, recorded_config
+from evenkeel.experiment.config import recorded_config
 from evenkeel.experiment.run_folder import LOCK
 from evenkeel.files import lock, write_whole
 from evenkeel.grids.ledger_lines import Entry, Failure, append_line, read_lines
-from evenkeel.results.records import Ended, Started, is_rar, with_rar, without_none
+from evenkeel.grids.run_names import readable_name, run_key
+from evenkeel.results.records import Ended, Started
 from evenkeel.results.run_files import (
     PACKED,
     RECORDS,
@@ -49,22 +47,6 @@ KEY = re.compile("[0-9a-f]{16}")
 DIGITS = 8  # of a run's key in the name of its packed file
 READ_ONLY = (EACCES, EPERM, EROFS)  # errors of a ledger that may only be read, and still is readable
 RECENT = 10**9  # ns: a folder that changed just now may change again without a later time stamp
-
-
-def run_key(config: Config) -> str:
-    """Return 16 hexadecimal digits that identify a run.
-
-    Name, threads and devices do not count: they say what it is called and how fast it was. Nor do settings
-    that are none by default, or that came after version 0.1 and have their default (see `evenkeel.config.written`).
-    Parts of the user's own count with a digest of the files that define them.
-    """
-    settings = with_policy(config).model_dump(mode="json", exclude={"name": True, "threads": True, **PLACES})
-    own = own_parts(config)
-    for part in own:
-        part.require_importable()
-    if own:
-        settings["own"] = {part.name: part.digest for part in own}
-    return hashlib.sha256(json.dumps(without_none(with_rar(settings)), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -284,22 +266,6 @@ class Ledger:
         with (self.path / INDEX_LOCK).open("ab") as file:
             lock(file, self.path, wait=True)
             yield
-
-
-def readable_name(started: Started) -> str:
-    """Name a run by data, scenario, memory, method, adaptor and seed, such as `cifar10-500-derpp-cba-seed2`."""
-    config = started.config
-    scenario = (config.get("scenario") or {}).get("name", "stream")
-    parts = [
-        started.data["name"],
-        "" if scenario == "disjoint" else scenario,
-        config["memory"]["capacity"],
-        "rar" if is_rar(config) else "",
-        config["method"]["name"],
-        (config.get("adaptor") or {}).get("name", ""),
-        f"seed{config['seed']}",
-    ]
-    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts if part != "")
 
 
 def _is_locked(folder: Path) -> bool:

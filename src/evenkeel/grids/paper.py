@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
-from evenkeel.grids.ledger import run_key
+from evenkeel.grids.run_names import run_key
 
 Value = TypeVar("Value")
 WIDTHS = {"full": 64, "slim": 20}  # of the paper's ResNet-18, and of the slim one in the literature

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import WIDTHS, PaperCell, PaperTable, without
+from evenkeel.grids.run_names import run_key
 from evenkeel.results.formats import text_of
 from evenkeel.results.groups import Estimate, Group, gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES, Measure, by_task, final_accuracy

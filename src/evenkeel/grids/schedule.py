@@ -13,8 +13,9 @@ from evenkeel.grids.execution import Execution
 from evenkeel.grids.job import Job
 from evenkeel.grids.launchers import launcher_for
 from evenkeel.grids.launchers.base import Launcher, Working
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.own_data import require_same_data
+from evenkeel.grids.run_names import run_key
 from evenkeel.learning.devices import find_device, require_name
 from evenkeel.results.run_files import Results
 

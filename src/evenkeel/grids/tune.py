@@ -21,7 +21,8 @@ from evenkeel.errors import SettingsError, one_of
 from evenkeel.experiment.config import Config, load_config
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.grid_file import GridModel, Name, base_of, read_file
-from evenkeel.grids.ledger import Ledger, run_key
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.run_names import run_key
 from evenkeel.grids.schedule import Grid
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.records import without_none
