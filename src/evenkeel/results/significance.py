@@ -98,7 +98,7 @@ def paired_t(differences: Sequence[float]) -> float | None:
     None for fewer than two pairs, and if all pairs differ by the same amount: without spread there is no t, and a p of
     0 would feign certainty.
     """
-    from scipy.stats import t as student  # here, as scipy is slow to import
+    from scipy.special import stdtr  # the distribution itself: scipy.stats takes a second to import
 
     n = len(differences)
     if n < 2:
@@ -106,7 +106,7 @@ def paired_t(differences: Sequence[float]) -> float | None:
     if not any(differences):
         return 1.0
     spread = stdev(differences)
-    return float(2 * student.sf(abs(fmean(differences)) * sqrt(n) / spread, n - 1)) if spread else None
+    return float(2 * stdtr(n - 1, -abs(fmean(differences)) * sqrt(n) / spread)) if spread else None
 
 
 def signed_rank(differences: Sequence[float]) -> float | None:
@@ -116,12 +116,12 @@ def signed_rank(differences: Sequence[float]) -> float | None:
     to the ranks are counted by the sum of the positive ranks. Pairs without a difference are left out, as in Wilcoxon's
     own test.
     """
-    from scipy.stats import rankdata  # here, as scipy is slow to import
-
     if len(differences) < 2:
         return None
     nonzero = [each for each in differences if each]
-    ranks: list[int] = [int(2 * rank) for rank in rankdata([abs(each) for each in nonzero])]  # doubled: ties are halves
+    sizes = [abs(each) for each in nonzero]
+    # Doubled, as ties share the mean of their ranks, which may be a half.
+    ranks = [1 + sum((other < size) + (other <= size) for other in sizes) for size in sizes]
     upward = sum(rank for rank, each in zip(ranks, nonzero, strict=True) if each > 0)
     smaller = min(upward, sum(ranks) - upward)
     ways = [1] + [0] * smaller  # by sum, up to the observed one
