@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper_claims import Pair, beyond_claims, conclusions, pairs
+from evenkeel.grids.paper_claims import Pair, beyond_claims, conclusions, on_the_whole, pairs
 from evenkeel.results.groups import Estimate
 from evenkeel.results.run_files import Results
 
@@ -44,6 +44,18 @@ def test_a_claim_counts_pairs_with_an_interval_and_lists_all_that_were_run() -> 
         "  - RAR: +2.0 (+1.0, +3.0), 2 seeds; the paper +2.0: too few seeds to tell",
     ]
     assert "- **Online, CBA lowers forgetting (FM): not run.** The paper has 0 pairs." in text
+
+
+def test_the_whole_is_counted_by_signs_and_averaged_by_method() -> None:
+    one, two, less = Estimate.of([2.0]), Estimate.of([1.0, 3.0]), Estimate.of([-1.0, -2.0, -3.0])
+    acc = [("ER, A, memory 1", one, 1.0), ("ER, B, memory 1", less, 3.0), ("DER++, A, memory 1", two, 5.0)]
+    fm = [("ER, A, memory 1", less, -4.0), ("ER, B, memory 1", one, -4.0), ("DER++, A, memory 1", None, -4.0)]
+    others = [Pair("table3", "acc", *acc[0]), Pair("table1", "learning_within", "ER, A, memory 1", one, None)]
+    main = [Pair("table1", name, *row) for name, rows in (("acc", acc), ("fm", fm)) for row in rows]
+    text = on_the_whole([*others, *main])
+    assert "lowers forgetting in 1 of 2 pairs and raises ACC in 2 of 3." in text
+    assert "+0.0 (in the paper's same cells +2.0) with ER, +2.0 (in the paper's same cells +5.0) with DER++." in text
+    assert on_the_whole(others) == ""
 
 
 def test_gains_are_those_of_the_ledger_and_of_the_paper() -> None:

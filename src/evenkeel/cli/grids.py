@@ -170,7 +170,7 @@ def _show_claims(folder: Path, net: str, path: Path | None) -> None:
     """Print which of the paper's claims the runs so far show, or write it to a file."""
     from evenkeel.cli.tables import write_file
     from evenkeel.grids.paper import WIDTHS
-    from evenkeel.grids.paper_claims import beyond_claims, conclusions, pairs
+    from evenkeel.grids.paper_claims import beyond_claims, conclusions, on_the_whole, pairs
 
     ledger = open_ledger(folder)
     every = pairs(ledger, net)
@@ -178,7 +178,7 @@ def _show_claims(folder: Path, net: str, path: Path | None) -> None:
         others = [each for each in WIDTHS if each != net and any(pair.ours for pair in pairs(ledger, each))]
         hint = f"; with --net {others[0]} there is" if others else ""
         raise RunError(f"In {str(folder)!r} no method of the paper is finished with and without CBA, net {net}{hint}.")
-    text = "\n".join(filter(None, [conclusions(every), beyond_claims(every, ledger, net)]))
+    text = "\n".join(filter(None, [on_the_whole(every), conclusions(every), beyond_claims(every, ledger, net)]))
     if path is None:
         print(text)
     else:

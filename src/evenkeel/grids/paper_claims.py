@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import PaperCell, paper_table, without
@@ -35,11 +36,21 @@ class Pair:
     paper: float | None  # None: the paper does not report this measure
 
     @property
+    def method(self) -> str:
+        """Return the name of the method alone."""
+        return self.label.partition(", ")[0]
+
+    @property
     def shown(self) -> int:
         """Return 1 if our interval shows a gain of the paper's sign, -1 if the opposite, 0 if neither."""
         if self.paper is None or self.ours is None or self.ours.half is None or abs(self.ours.mean) <= self.ours.half:
             return 0
         return 1 if self.ours.mean * self.paper > 0 else -1
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether our mean has the paper's sign, which chance alone may give it."""
+        return self.ours is not None and self.paper is not None and self.ours.mean * self.paper > 0
 
     @property
     def verdict(self) -> str:
@@ -74,6 +85,27 @@ def pairs(ledger: Ledger, net: str) -> list[Pair]:
 
 def _label(cell: PaperCell) -> str:
     return f"{cell.title}, {TITLES.get(cell.data, cell.data).removeprefix('Split ')}, memory {cell.memory}"
+
+
+def on_the_whole(every: Sequence[Pair]) -> str:
+    """Return sentences in Markdown: what CBA changes in the pairs of the main table that were run, and by method."""
+    ran = [pair for pair in every if pair.table == MAIN and pair.ours is not None]
+    acc, fm = ([pair for pair in ran if pair.measure == measure] for measure in ("acc", "fm"))
+    if not acc:
+        return ""
+    raised, lowered = (sum(pair.agrees for pair in each) for each in (acc, fm))
+    by_method = {pair.method: [each for each in acc if each.method == pair.method] for pair in acc}
+    return (
+        f"**On the whole**, by the means over seeds: online, CBA lowers forgetting in {lowered} of {len(fm)} pairs "
+        f"and raises ACC in {raised} of {len(acc)}. The mean gain in ACC is "
+        f"{', '.join(f'{_mean_gain(mine)} with {method}' for method, mine in by_method.items())}.\n"
+    )
+
+
+def _mean_gain(mine: Sequence[Pair]) -> str:
+    gains = [(pair.ours.mean, pair.paper) for pair in mine if pair.ours is not None and pair.paper is not None]
+    ours, paper = map(fmean, zip(*gains, strict=True))
+    return f"{ours:+.1f} (in the paper's same cells {paper:+.1f})"
 
 
 def conclusions(every: Sequence[Pair]) -> str:
