@@ -13,7 +13,7 @@ from docs.filling.ledgers import acc, finished, markdown, runs_of
 from evenkeel.experiment.config import load_config
 from evenkeel.report.scene import scenes
 from evenkeel.report.svg import MUTED, PALETTE
-from evenkeel.results.front import SHOWN, Costs, Point, memory_of, points
+from evenkeel.results.front import SHOWN, Costs, Point, cost_text, memory_of, points
 from evenkeel.results.groups import Group, gain, paired
 from evenkeel.results.measures import MEASURES, Measure
 from evenkeel.results.run_files import Results
@@ -43,7 +43,7 @@ def table(ledger: str, data: str, memory: str) -> str:
     rows = [
         [
             _name(group),
-            costs.of[group.label].text(".2f") if group.label in costs.of else "-",
+            cost_text(costs.of.get(group.label), group),
             *(str(group.estimate(measure) or "-") for measure in measures),
             *(_lead(keel, group, measure) for measure in measures[:LEADS]),
             str(len(group.finished)),

@@ -108,6 +108,13 @@ def fraction(setting: str, value: object, *, alternative: str = "") -> float:
     return float(value)
 
 
+def probability(setting: str, value: object) -> float:
+    """Return `value` as a float; raise SettingsError unless it is in [0, 1]."""
+    if not _is_finite(value) or not 0 <= value <= 1:
+        raise SettingsError(f"{setting}={value!r} must be a number from 0 to 1.")
+    return float(value)
+
+
 def above_zero(setting: str, value: object) -> float:
     """Return `value` as a float; raise SettingsError unless it is finite and above 0."""
     if not _is_finite(value) or not value > 0:

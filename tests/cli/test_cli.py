@@ -141,6 +141,7 @@ def test_list_names_everything(capsys: pytest.CaptureFixture[str], monkeypatch: 
 LISTED: dict[str, tuple[list[str], list[str], list[str]]] = {  # arguments; what is shown; what is not
     "presets with a text": (["presets", "cifar10-er"], ["paper/cifar10-er-cba-64"], ["digits", "cifar100"]),
     "presets with words": (["presets", "DIGITS cba"], ["digits-cba"], ["paper/"]),
+    "what presets say of their data": (["presets", "never run"], ["keel/tiny-imagenet-3x"], ["cifar", "paper/"]),
     "all settings": (["settings"], ["evaluation.alignment", "memory.capacity"], ["method.alpha"]),
     "a table": (["settings", "memory"], ["memory.capacity  500"], ["optimizer.lr"]),
     "one setting": (["settings", "optimizer.lr"], ["optimizer.lr"], ["momentum"]),

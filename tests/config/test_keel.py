@@ -55,6 +55,11 @@ def test_the_function_and_a_config_make_the_same_learner(budget: float) -> None:
     assert by_function.average == by_config.average == recipe(budget)["learner"]["average"]
 
 
+def test_the_function_takes_what_depends_on_the_stream_and_the_machine() -> None:
+    learner = ek.keel(ek.mlp(features=4, classes=2), replay=10, precision="bf16")
+    assert (learner.replay, learner.precision) == (10, "bf16")
+
+
 @pytest.mark.parametrize("budget", [0, 0.9, -1, True, "1", float("nan")])
 def test_a_budget_below_the_cheapest_recipe_is_refused(budget: Any) -> None:
     with pytest.raises(SettingsError, match=r"must be a number of at least 1: .* recipes for 1"):

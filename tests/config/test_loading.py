@@ -158,6 +158,8 @@ def test_extends_takes_a_list() -> None:
     assert config.adaptor is not None
     assert config.adaptor["hidden"] == [64]
     assert config.learner.replay == 10  # of digits: parts alone change only what they name
+    keel = load_config({"extends": ["keel/digits", "with/derpp-cba"]})  # a family without such parts
+    assert (keel.method["name"], keel.adaptor and keel.adaptor["name"]) == ("derpp", "cba")
     for wrong in ([], ["digits", 5], 5):
         with pytest.raises(SettingsError, match="is not the name of a config, or a list of such names"):
             load_config({"extends": wrong})

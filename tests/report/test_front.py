@@ -11,7 +11,7 @@ from evenkeel.errors import RunError
 from evenkeel.report.elements import shown
 from evenkeel.report.front import front
 from evenkeel.report.page import write_front
-from evenkeel.report.scene import Scene
+from evenkeel.report.scene import Look, Scene
 from evenkeel.results.run_files import RECORDS, Results
 from tests.helpers.runs import make_run
 
@@ -73,6 +73,19 @@ def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
     assert all(name in done.output for name in COSTS)
     assert "cost, ER = 1" in done.output
     assert "seconds of a clock" in (tmp_path / "front.html").read_text(encoding="utf-8")
+
+
+def test_where_the_page_is_does_not_get_into_the_table(tmp_path: Path) -> None:
+    timed(tmp_path / "runs")
+    page = tmp_path / "front.html"
+    done = CliRunner().invoke(app, ["front", str(tmp_path / "runs"), "--format", "csv", "--page", str(page)])
+    assert "front.html" in done.stderr
+    assert "front.html" not in done.stdout
+
+
+def test_the_variants_of_a_method_have_marks_of_their_own() -> None:
+    looks = [Look.of(0, kind) for kind in range(5)]
+    assert len({(look.colour, look.marker, look.fill) for look in looks}) == 5
 
 
 def test_data_sets_without_a_finished_run_are_left_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenkeel.results.formats import text_of
+from evenkeel.results.formats import render, text_of
 from evenkeel.results.front import Costs, cpu_known, front_table, learning_seconds, points
 from evenkeel.results.groups import Group, groups
 from evenkeel.results.measures import MEASURES
@@ -129,7 +129,37 @@ def test_only_methods_with_the_same_memory_are_rivals() -> None:
         *timed("derpp", 20.0, memory=small, skill=-4),
     ]
     found = points(groups(runs), MEASURES["acc"], Costs.measured(groups(runs)))
-    assert [(point.memory, point.on_front) for point in found] == [("200", True), ("20", True), ("20", False)]
+    assert [(point.rivals[0], point.on_front) for point in found] == [("200", True), ("20", True), ("20", False)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [[{"batches": {"size": 10}}, {"batches": {"size": 2}}], [{"net": {"name": "mlp"}}, {"net": {"name": "convnet"}}]],
+    ids=["batches", "nets"],
+)
+def test_methods_whose_cost_is_in_units_of_another_er_are_no_rivals(settings: list[dict[str, Any]]) -> None:
+    cheap, dear = settings
+    runs = [
+        *timed("er", 10.0, **cheap),
+        *timed("er", 50.0, skill=4, **dear),
+        *timed("derpp", 20.0, skill=2, **cheap),
+        *timed("derpp", 60.0, skill=6, **dear),
+        *timed("mir", 90.0, skill=-4, **dear),
+    ]
+    assert len(front_of(groups(runs))) == 4
+
+
+def test_a_cost_that_one_run_of_several_recorded_says_so() -> None:
+    runs = [*timed("er", 10.0), *timed("derpp", 20.0, seeds=1), *timed("derpp", None)[1:], *timed("mir", 30.0, seeds=1)]
+    table = front_table(groups(runs))
+    assert [text_of(row.cells[1]) for row in table.rows] == ["1.00 ± 0.00", "2.00 (1 run)", "3.00"]
+
+
+def test_a_csv_file_says_what_is_on_the_front() -> None:
+    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=-4)]), ["acc"])
+    header, *rows = (line.split(",") for line in render(table, "csv").splitlines())
+    assert header[-2:] == ["ACC on the front", "seeds"]
+    assert [row[-2] for row in rows] == ["1", "0"]
 
 
 def test_steps_that_an_interruption_repeats_are_not_counted_twice() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenkeel.cli.console import Format, Output, notes, out, read_runs
+from evenkeel.cli.console import Format, Output, notes, read_runs
 from evenkeel.cli.tables import show
 from evenkeel.errors import RunError, one_of
 
@@ -40,4 +40,4 @@ def front_command(
     if page is not None:
         with notes.status("Drawing"):
             write_front(runs, page)
-        out.print(f"Page: {page.resolve()}", soft_wrap=True)
+        notes.print(f"Page: {page.resolve()}", soft_wrap=True)

@@ -116,7 +116,7 @@ def _parts(topic: str) -> "ResultTable":
 
 def _presets(text: str) -> "list[ResultTable]":
     """Return the presets, and the parts that names of others are made of, or these names if there is a text."""
-    from evenkeel.config.composition import FAMILIES, KINDS, family, names
+    from evenkeel.config.composition import FAMILIES, KINDS, data_of, family, names
     from evenkeel.config.loading import presets
     from evenkeel.results.table import ResultTable, Row
 
@@ -127,7 +127,8 @@ def _presets(text: str) -> "list[ResultTable]":
         title = f"Presets by composition: evenkeel run {pattern}"
         parts = [(kind, name, part) for kind in KINDS for name, part in family(each)[kind].items()]
         rows = [Row.of(kind, name, part.get("about", part.get("title", "").strip(", "))) for kind, name, part in parts]
-        composed = ResultTable(title, ["preset"], [Row.of(name) for name in names(each)])
+        named = [Row.of(name, data_of(each, name)) for name in names(each)]
+        composed = ResultTable(title, ["preset", "description"], named)
         tables.append(composed if text else ResultTable(title, ["part", "name", "description"], rows))
     return tables
 

@@ -65,6 +65,12 @@ def names(family_name: str) -> Iterator[str]:
         yield f"{family_name}/{'-'.join(part for part in parts if part)}"
 
 
+def data_of(family_name: str, name: str) -> str:
+    """Return what a preset says of its data, the first part of its name."""
+    ((_, part), *_) = _parts(family(family_name), name.removeprefix(f"{family_name}/"), KINDS) or [("", {})]
+    return str(part.get("about", ""))
+
+
 def _alone(family_name: str) -> Iterator[str]:
     """Return the names of single parts, to change another config with."""
     return (f"{PARTS_ALONE}/{part}" for kind in KINDS[1:] for part in family(family_name)[kind])

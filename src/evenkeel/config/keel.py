@@ -18,6 +18,7 @@ from evenkeel.learning.learner import Learner
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.nets import Net
 from evenkeel.learning.optimizers import MakeOptimizer
+from evenkeel.learning.types import Precision
 
 
 def keel(
@@ -30,12 +31,16 @@ def keel(
     normalize: Moments | None = None,
     classes: Sequence[Hashable] | None = None,
     device: str | torch.device = "auto",
+    replay: int = 32,
+    precision: Precision = "float32",
+    compile: bool = False,
     seed: int = 0,
 ) -> Learner:
     """Return a learner with the recipe that this library recommends; presets/keel.toml says how it was chosen.
 
     budget: what learning may cost, in units of plain experience replay with the same batches; the recipe is the most
-    expensive one within it. The other arguments are those of `Learner`; which augmentation helps depends on your data.
+    expensive one within it. The other arguments are those of `Learner`; which augmentation helps depends on your data,
+    and a draw from memory (`replay`) is best as large as your batches.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> learner = keel(mlp(features=4, classes=2), memory=10)
@@ -51,7 +56,13 @@ def keel(
         classes=classes,
         device=device,
         seed=seed,
-        **{**config.learner.arguments(), "normalize": normalize},
+        **{
+            **config.learner.arguments(),
+            "normalize": normalize,
+            "replay": replay,
+            "precision": precision,
+            "compile": compile,
+        },
     )
 
 

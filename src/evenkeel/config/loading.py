@@ -94,11 +94,14 @@ def named(config: str, folder: Path) -> list[Path]:
 
 
 def _joined(bases: Sequence[str]) -> list[str]:
-    """Read `with/cba` after `paper/cifar10` as `paper/cifar10-cba`, so that what only the pair has counts."""
+    """Read `with/cba` after `paper/cifar10` as `paper/cifar10-cba`, so that what only the pair has counts.
+
+    Other families have no such parts: what is `with/` changes them as it changes any config.
+    """
     joined: list[str] = []
     for base in bases:
         first, _, name = base.partition("/")
-        if first == PARTS_ALONE and joined and joined[-1].partition("/")[0] in FAMILIES:
+        if first == PARTS_ALONE and joined and joined[-1].partition("/")[0] == FAMILIES[0]:
             joined[-1] += f"-{name}"
         else:
             joined.append(base)

@@ -39,7 +39,10 @@ def require_parts(net: object, method: object, adaptor: object, augment: object)
             f"{type(method).__name__} sets `repeats`, which is a setting of the learner now: Learner(..., repeats=10)."
         )
     if adaptor is not None and method.no_adaptor:
-        raise SettingsError(f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}.")
+        raise SettingsError(
+            f"{method!r} cannot be combined with an adaptor: {method.no_adaptor}. Leave the adaptor out (in a config: "
+            'adaptor.name = "none").'
+        )
 
 
 def require_settings(
@@ -62,6 +65,8 @@ def require_settings(
     one_of("statistics", statistics, get_args(Statistics))
     one_of("precision", precision, get_args(Precision))
     require_average(method, average, predict_with, at_least_zero("distill", distill))
+    if repeats > 1 and not method.trains:
+        raise SettingsError(f"repeats={repeats} changes nothing for {method!r}, which learns no batch as it arrives.")
     if statistics == "replay" and method.joint_forward:
         raise SettingsError(
             "statistics='replay' needs new and old samples forwarded separately, but this method joins them."

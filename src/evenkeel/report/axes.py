@@ -18,7 +18,8 @@ def line_style(look: Look) -> dict[str, Any]:
         "linestyle": look.line,
         "marker": look.marker,
         "markersize": 4.5,
-        "markerfacecolor": look.colour if not look.hatch else "none",
+        "fillstyle": look.fill,
+        "markerfacecoloralt": "none",
     }
 
 

@@ -28,8 +28,8 @@ def front(scene: Scene) -> Section | None:
     if not charts:
         return None
     caption = (
-        "Up is better, left is cheaper. A line is a front: no method on it is beaten by one with the same memory that "
-        "costs no more. "
+        "Up is better, left is cheaper. A line is a front: no method on it is beaten by one with the same memory, net "
+        "and batches that costs no more. "
         "Whiskers: the 95% interval over seeds."
     )
     return Section("Accuracy and cost", [Charts(caption, charts, small=len(charts) > 1), front_table(grouped)])
@@ -38,10 +38,10 @@ def front(scene: Scene) -> Section | None:
 def scatter(scene: Scene, known: Sequence[Point], ylabel: str, xlabel: str) -> Picture:
     """Draw a mark for each point, with whiskers where it has an interval, and each front as a line of steps."""
     labels = [point.group.label for point in known]
-    fronts: dict[str, list[Point]] = {}
+    fronts: dict[tuple[str, ...], list[Point]] = {}
     for point in known:
         if point.on_front:
-            fronts.setdefault(point.memory, []).append(point)
+            fronts.setdefault(point.rivals, []).append(point)
 
     def onto(figure: Figure) -> None:
         axes = figure.subplots()
@@ -65,7 +65,8 @@ def scatter(scene: Scene, known: Sequence[Point], ylabel: str, xlabel: str) -> P
                 color=look.colour,
                 marker=look.marker,
                 markersize=7 if point.on_front else 5.5,
-                markerfacecolor="none" if look.hatch else look.colour,
+                fillstyle=look.fill,
+                markerfacecoloralt="none",
                 markeredgewidth=1.4,
                 elinewidth=1.0,
                 linestyle="none",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from evenkeel.results.measures import MEASURES, Measure, by_task
 from evenkeel.results.run_files import Results
 
 Array = NDArray[np.float64]
+Fill = Literal["none", "full", "left", "bottom", "top"]  # of a mark
 MARKERS = "os^Dvp*XP<>h"
 LINES: tuple[Any, ...] = ("--", "-", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 HATCHES = ("////", "", "....", "xxxx", "||||")
+FILLS: tuple[Fill, ...] = ("none", "full", "left", "bottom", "top")
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,13 @@ class Look:
     marker: str
     line: Any
     hatch: str
+    fill: Fill
 
     @classmethod
     def of(cls, base: int, kind: int) -> "Look":
         """Return the style of a base; kind: 0 without an adaptor, then one after the other with each."""
         kind = kind and 1 + (kind - 1) % (len(LINES) - 1)
-        return cls(PALETTE[base % len(PALETTE)], MARKERS[base % len(MARKERS)], LINES[kind], HATCHES[kind])
+        return cls(PALETTE[base % len(PALETTE)], MARKERS[base % len(MARKERS)], LINES[kind], HATCHES[kind], FILLS[kind])
 
 
 @dataclass(frozen=True)

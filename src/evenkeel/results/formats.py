@@ -126,24 +126,30 @@ def _in_latex(text: str) -> str:
 
 
 def _csv(table: ResultTable) -> str:
-    """Return every digit, one number per field, one line per row, no title or notes; an estimate has three columns."""
+    """Return every digit, one number per field, one line per row, no title or notes; an estimate has three columns.
+
+    A fourth says which are the best, as 1 or 0, if the table has a name for it.
+    """
     estimates = [any(isinstance(row.cells[k].value, Estimate) for row in table.rows) for k in range(len(table.columns))]
+    marks = [bool(table.best_means) and any(row.cells[k].best for row in table.rows) for k in range(len(table.columns))]
     header = list[str]()
-    for column, estimated in zip(table.columns, estimates, strict=True):
+    for column, estimated, marked in zip(table.columns, estimates, marks, strict=True):
         name = _line(column).rstrip(" ↑↓") or "name"
         header += [name, f"{name} half interval", f"{name} n"] if estimated else [name]
+        header += [f"{name} {table.best_means}"] if marked else []
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     for row in table.rows:
         fields = list[str | float | None]()
-        for cell, estimated in zip(row.cells, estimates, strict=True):
+        for cell, estimated, marked in zip(row.cells, estimates, marks, strict=True):
             value = cell.value
             if isinstance(value, Estimate):
                 fields += [value.mean, value.half, value.n]
             else:
                 kept = _line(value) if isinstance(value, str) else value
                 fields += [kept, None, None] if estimated else [kept]
+            fields += [int(cell.best)] if marked else []
         writer.writerow(fields)
     return file.getvalue()
 

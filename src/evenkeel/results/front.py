@@ -1,6 +1,6 @@
 """Accuracy against cost: what each method reaches, what it costs, and which are not beaten in both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
@@ -22,11 +22,8 @@ class Point:
     group: Group
     cost: Estimate
     value: Estimate
-    on_front: bool  # whether none with the same memory is better without costing more, or cheaper without being worse
-
-    @property
-    def memory(self) -> str:
-        return memory_of(self.group)
+    rivals: tuple[str, ...]  # what it has in common with those it is compared with: their memory, and the unit of cost
+    on_front: bool  # whether no rival is better without costing more, or cheaper without being worse
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,7 @@ class Costs:
     """
 
     of: dict[str, Estimate]  # by label
+    units: dict[str, tuple[str, ...]]  # by label, the labels of plain ER that its cost is in units of
     unit: str  # how the numbers are headed
     by_clock: bool
 
@@ -53,10 +51,13 @@ class Costs:
             for label, runs in timed.items()
         }
         units = [group for group in units if seconds[group.label]]
-        scales = {group.label: fmean(_unit_of(group, units, seconds)) for group in grouped}
+        labels = {group.label: _unit_of(group, units) for group in grouped}
+        scales = {
+            label: fmean([each for one in unit for each in seconds[one]] or [1.0]) for label, unit in labels.items()
+        }
         costs = {label: Estimate.of([each / scales[label] for each in values]) for label, values in seconds.items()}
         heading = "cost, ER = 1" if units else "seconds"
-        return cls({label: cost for label, cost in costs.items() if cost}, heading, by_clock)
+        return cls({label: cost for label, cost in costs.items() if cost}, labels, heading, by_clock)
 
     def mean(self, label: str) -> float:
         """Return the mean cost of a group, or infinity if it is not known."""
@@ -84,14 +85,14 @@ def _is_unit(group: Group) -> bool:
     return config["method"]["name"].lower() == UNIT and not group.adaptor and plain
 
 
-def _unit_of(group: Group, units: Sequence[Group], seconds: Mapping[str, Sequence[float]]) -> list[float]:
-    """Return the seconds of the runs that are the unit of a group; 1 if there are none."""
+def _unit_of(group: Group, units: Sequence[Group]) -> tuple[str, ...]:
+    """Return the labels of the groups that are the unit of a group; none if there are none."""
     if not units:
-        return [1.0]
+        return ()
     same_net = [unit for unit in units if _net(unit) == _net(group)] or units
     same = [unit for unit in same_net if _batch_size(unit) == _batch_size(group)] or same_net
     least = min(map(_replay, same))
-    return [value for unit in same if _replay(unit) == least for value in seconds[unit.label]]
+    return tuple(unit.label for unit in same if _replay(unit) == least)
 
 
 def _net(group: Group) -> Any:
@@ -107,24 +108,27 @@ def _replay(group: Group) -> int:
 
 
 def memory_of(group: Group) -> str:
-    """Return how much the memory of these runs holds; only methods with the same memory are rivals."""
+    """Return how much the memory of these runs holds."""
     return str(group.runs[0].started.config["memory"]["capacity"])
 
 
 def points(grouped: Sequence[Group], measure: Measure, costs: Costs) -> list[Point]:
-    """Return the groups that have cost and value, cheapest first; bounds are none of them."""
+    """Return the groups that have cost and value, cheapest first; bounds are none of them.
+
+    Rivals have the same memory, and the same unit of cost: that of another net or of other batches is another one.
+    """
     known = [
-        (group, costs.of[group.label], value)
+        (group, costs.of[group.label], value, (memory_of(group), *costs.units[group.label]))
         for group in grouped
         if group.label in costs.of and not group.is_bound and (value := group.estimate(measure)) is not None
     ]
-    rivals: dict[str, list[tuple[float, float]]] = {}
-    for group, cost, value in known:
-        rivals.setdefault(memory_of(group), []).append((cost.mean, value.mean))
+    reached: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for _, cost, value, rivals in known:
+        reached.setdefault(rivals, []).append((cost.mean, value.mean))
     return sorted(
         (
-            Point(group, cost, value, not _beaten((cost.mean, value.mean), rivals[memory_of(group)]))
-            for group, cost, value in known
+            Point(group, cost, value, rivals, not _beaten((cost.mean, value.mean), reached[rivals]))
+            for group, cost, value, rivals in known
         ),
         key=lambda point: point.cost.mean,
     )
@@ -144,9 +148,17 @@ def front_table(grouped: Sequence[Group], names: Sequence[str] = SHOWN) -> Resul
         cells = [_cell(group, MEASURES[name], by_measure[name].get(group.label)) for name in shown]
         if any(cell.value is not None for cell in cells):
             cost = costs.of.get(group.label)
-            rows.append(Row.of(group.label, Cell(cost, digits=2), *cells, len(group.finished)))
+            rows.append(Row.of(group.label, Cell(cost, cost_text(cost, group), digits=2), *cells, len(group.finished)))
     headings = [MEASURES[name].heading for name in shown]
-    return ResultTable(_title(grouped), ["", costs.unit, *headings, "seeds"], rows, notes=[_note(costs)])
+    columns = ["", costs.unit, *headings, "seeds"]
+    return ResultTable(_title(grouped), columns, rows, notes=[_note(costs)], best_means="on the front")
+
+
+def cost_text(cost: Estimate | None, group: Group) -> str:
+    """Return a cost as people read it, which says so if it is that of one run of several."""
+    if cost is None:
+        return "-"
+    return f"{cost.text('.2f')}{' (1 run)' if cost.n == 1 < len(group.finished) else ''}"
 
 
 def _cell(group: Group, measure: Measure, point: Point | None) -> Cell:
@@ -161,8 +173,8 @@ def _title(grouped: Sequence[Group]) -> str:
     seeds = [len(group.finished) for group in grouped if group.finished]
     counted = f", {seeds_text(seeds, to='-')}" if seeds else ""
     return (
-        f"In percent{counted}; * or bold: on the front, no other with its memory and a known cost is better without "
-        "costing more"
+        f"In percent{counted}; * or bold: on the front, no other with its memory, its unit of cost (plain ER with the "
+        "same net and batches) and a known cost is better without costing more"
     )
 
 

@@ -37,6 +37,7 @@ class ResultTable:
     rows: list[Row]
     notes: list[str] = field(default_factory=list)
     folded: bool = False  # in reports, closed until the reader opens it
+    best_means: str = ""  # what CSV calls a column that says which numbers are the best; none if it is empty
 
     @property
     def in_words(self) -> list[bool]:

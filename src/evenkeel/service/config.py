@@ -216,6 +216,11 @@ def load_service(
     """
     tables = read_tables(source, overrides)
     admit(tables if trusted else read_tables({}, overrides))
-    if unsaid and not tables.keys() & {"method", "adaptor"}:
+    if unsaid and not any(_names_a_part(tables.get(key, {})) for key in ("method", "adaptor")):
         tables = merged(unsaid, tables)
     return checked(tables, ServiceConfig)
+
+
+def _names_a_part(table: object) -> bool:
+    """Return whether a table is more than settings of the part that is there by default."""
+    return not isinstance(table, Mapping) or "name" in table

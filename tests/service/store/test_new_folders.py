@@ -52,6 +52,12 @@ def test_the_same_config_given_again_means_the_same_learner(tmp_path: Path) -> N
     assert learner_of(folder.read(VECTORS)) == learner_of(folder.read())
 
 
+def test_settings_of_the_recipes_own_parts_change_it(tmp_path: Path) -> None:
+    config = ModelFolder(tmp_path / "model").read(None, ["input.features=4", "adaptor.tau=1.0"])
+    assert config.adaptor is not None
+    assert (config.adaptor["name"], config.adaptor["tau"], config.learner.average) == ("prior", 1.0, "auto")
+
+
 def test_a_folder_made_before_there_was_a_recipe_keeps_its_learner(tmp_path: Path) -> None:
     shutil.copytree(OLD, tmp_path / "model")
     folder = ModelFolder(tmp_path / "model")

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
-from evenkeel.errors import above_zero, at_least_zero, fraction, whole_number
+from evenkeel.errors import SettingsError, above_zero, at_least_zero, probability, whole_number
 from evenkeel.learning.memory import Memory
+from evenkeel.learning.methods._teacher import leave_out
 from evenkeel.learning.methods.base import Method, cross_entropy
 from evenkeel.learning.nets import Net
 from evenkeel.learning.rng import global_seed, next_seed
@@ -29,9 +30,9 @@ class GDumb(Method):
     on memory: SGD with momentum 0.9, in batches of `batch`, for `epochs` passes. The first has a tenth of the rate; in
     the others it falls from `lr` to `least_lr` along a cosine, again and again, each time over twice as many passes, so
     that 256 end with a fall. Samples are augmented as in any other method; a batch of images is mixed by CutMix with
-    probability `cutmix`. Only classes in memory compete in it. The trained net is kept until net or memory change, and
-    is in no checkpoint: training again gives the same bits. With an anytime curve a run trains a net for each of its
-    points, so leave that out (evaluation.every = 0).
+    probability `cutmix`. Only classes in memory compete, in training and in prediction. The trained net is kept until
+    net or memory change, and is in no checkpoint: training again gives the same bits. With an anytime curve a run
+    trains a net for each of its points, so leave that out (evaluation.every = 0).
     """
 
     memory_policy = "balanced"
@@ -48,7 +49,9 @@ class GDumb(Method):
         self.batch = whole_number("batch", batch, at_least=1)
         self.lr = above_zero("lr", lr)
         self.least_lr = at_least_zero("least_lr", least_lr)
-        self.cutmix = fraction("cutmix", cutmix)
+        self.cutmix = probability("cutmix", cutmix)
+        if self.least_lr > self.lr:
+            raise SettingsError(f"least_lr={least_lr!r} must not be above lr={lr!r}, from which the rate falls to it.")
         self.register_buffer("seed", torch.zeros((), dtype=torch.int64))
         self._fitted: tuple[object, Net] | None = None  # versions of net and memory, and the net trained on it
 
@@ -81,6 +84,8 @@ class GDumb(Method):
                     self._step(net, optimizer, memory.views(rows, generator), classes, generator)
                 if epoch:
                     schedule.step()
+            if len(classes) < net.outputs:
+                net.head = KnownOutputs(net.head, classes)
         return net.eval().requires_grad_(False)
 
     def _step(self, net: Net, optimizer: SGD, draw: Draw, classes: Tensor, generator: torch.Generator) -> None:
@@ -96,6 +101,23 @@ class GDumb(Method):
         (kept * own + (1 - kept) * mixed).backward()
         nn.utils.clip_grad_norm_(net.parameters(), CLIP)
         optimizer.step()
+
+
+class KnownOutputs(nn.Module):
+    """A head of which only the outputs that were trained can win."""
+
+    untrained: Tensor  # (outputs,)
+
+    def __init__(self, head: nn.Module, classes: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.in_features, self.out_features = head.in_features, head.out_features
+        weight = next(head.parameters())
+        untrained = torch.ones(int(self.out_features), dtype=torch.bool, device=weight.device)  # type: ignore[arg-type]
+        self.register_buffer("untrained", untrained.index_fill(0, sent(classes, weight.device), False))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return leave_out(self.head(features), self.untrained)
 
 
 def cut_mix(draw: Draw, generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
