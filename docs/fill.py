@@ -75,7 +75,7 @@ def _drawn(onto: Callable[[Figure], None], height: float) -> Callable[[], str]:
 FIGURES: dict[str, Callable[[], str]] = {
     "digits": _drawn(readme.draw_stream, 2.7),
     "keel-fronts": _drawn(keel.draw, 6.0),
-    "reproduction-gains": _drawn(reproduction.draw_gains, 2.2),
+    "reproduction-gains": reproduction.gains,
     "figure3": lambda: reproduction.chart_of_paper("figure3", 0),
     "tilt-residual": _drawn(tilt.draw_residual, 2.5),
     "tilt-shares": _drawn(tilt.draw_shares, 2.5),

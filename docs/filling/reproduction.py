@@ -1,22 +1,31 @@
 """Our runs next to the paper's numbers: the figures of docs/reproduction.md."""
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
 from docs.filling.ledgers import OURS, PLAIN, ROOT
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import paper_table
-from evenkeel.grids.paper_claims import pairs
+from evenkeel.grids.paper_claims import Pair, pairs
 from evenkeel.grids.paper_tables import finished_group
 from evenkeel.report.elements import Charts
 from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
 from evenkeel.report.scene import Scene
-from evenkeel.report.svg import MUTED
+from evenkeel.report.svg import MUTED, draw
 from evenkeel.results.measures import MEASURES
 
+SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by table, in front of a pair's name
 
-def draw_gains(figure: Figure) -> None:
-    """Draw the paired gains of the paper's main table: ours with intervals, or by seed, and the paper's."""
-    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.table == "table1" and pair.ours]
+
+def gains() -> str:
+    """Draw all paired gains: ours with intervals, or by seed, and the paper's."""
+    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.ours]
+    rows = sum(pair.measure == "acc" for pair in every)
+    return draw(lambda figure: _onto(figure, every), width=7.2, height=0.75 + 0.24 * rows)
+
+
+def _onto(figure: Figure, every: Sequence[Pair]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, measure in zip(panels, ("acc", "fm"), strict=True):
         mine = [pair for pair in every if pair.measure == measure]
@@ -37,8 +46,10 @@ def draw_gains(figure: Figure) -> None:
             )
             axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
         axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
-        axes.set_yticks([-place for place in range(len(mine))], [pair.label for pair in mine])
-        axes.margins(y=0.25)
+        axes.set_yticks(
+            [-place for place in range(len(mine))], [f"{SETTINGS[pair.table]}{pair.label}" for pair in mine]
+        )
+        axes.set_ylim(0.6 - len(mine), 0.6)
 
 
 def chart_of_paper(name: str, place: int) -> str:

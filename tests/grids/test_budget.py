@@ -131,14 +131,61 @@ def test_a_busy_machine_is_noticed_by_the_pace_of_its_runs() -> None:
     plan, clock = budget(21, done=done)
     plan.in_order(runs)
     assert plan.begins(first)
-    clock.now += 4
+    clock.now += 5  # the start
+    done[first] = 0.25
+    plan.observe([first])
+    assert plan.pace == 1
+    clock.now += 2
     done[first] = 0.5  # twice as slow as estimated
     plan.observe([first])
     assert plan.pace == 2
+    done[first] = 1.0
+    plan.observe([])
     assert plan.begins(second)
     assert not plan.begins(third)
-    clock.now += 17
+    clock.now += 14
     assert plan.is_over
+
+
+def test_the_clock_may_start_before_the_runs_are_put_in_order() -> None:
+    runs = by_seeds("er", seeds=1)
+    plan, clock = budget(10)
+    plan.since = clock.now - 1
+    assert plan.planned(plan.in_order(runs)) == []
+
+
+def begun_within(seconds: float, runs: dict[str, ek.Config], workers: int) -> tuple[list[str], float]:
+    """Return the runs that begin if each takes as long as estimated, and the seconds until the last has ended."""
+    done, ends = dict[str, float](), dict[str, float]()
+    plan, clock = budget(seconds, at_once=workers, done=done)
+    waiting = plan.in_order(runs)
+    while True:
+        done.update({key: min(1.0, 1 - (end - clock.now) / cost(runs[key])) for key, end in ends.items()})
+        working = [key for key, end in ends.items() if end > clock.now]
+        plan.observe(working)
+        for key in list(waiting):
+            if len(working) < workers and plan.begins(key):
+                ends[key] = clock.now + cost(runs[key])
+                working.append(key)
+                waiting.remove(key)
+        if not working:
+            return list(ends), clock.now - 1000
+        clock.now = min(ends[key] for key in working)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("seconds", [each + 0.3 for each in range(2, 40)])  # no sum of costs, which rounding could miss
+def test_a_pair_is_never_torn_if_all_takes_as_long_as_estimated(seconds: float, workers: int) -> None:
+    runs = by_seeds("er", "derpp", "er_ace")
+    keys, took = begun_within(seconds, runs, workers)
+    assert took <= seconds
+    begun = names(keys, runs)
+    assert {each for each in begun if "cba" in each} == {
+        each.replace(" ", "-cba ") for each in begun if "cba" not in each
+    }
+    assert keys or seconds < 2.5
+    plan, _ = budget(seconds, at_once=workers)
+    assert set(plan.planned(plan.in_order(runs))) == set(keys)
 
 
 def test_a_grid_begins_only_what_fits_and_leaves_the_rest(tmp_path: Path) -> None:

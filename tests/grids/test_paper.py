@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import SettingsError
-from evenkeel.grids.paper import paper_table, published, without
+from evenkeel.grids.paper import paper_table, paper_tables, published, without
 from evenkeel.grids.run_names import run_key
 
 TABLES = [name for name in published() if name.startswith("table")]
@@ -143,3 +143,44 @@ def test_every_run_with_cba_has_a_base_of_the_same_seed_and_a_figure_compares_wi
 
 def test_a_value_that_is_named_twice_counts_once() -> None:
     assert len(paper_table("table1", memory=[500, 500], methods=["er"], seeds=1).cells) == 2
+
+
+def cells_of(**selection: list[str] | list[int]) -> set[tuple[str, str, int, str]]:
+    whole: dict[str, list[str] | list[int]] = {"data": [], "memory": [], "methods": []}
+    tables = paper_tables(**{**whole, **selection}, net="slim", seeds=1)  # type: ignore[arg-type]
+    return {(table.name, cell.data, cell.memory, cell.row) for table in tables for cell in table.cells}
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {"data": ["cifar10", "cifar100"]},
+        {"methods": ["er", "derpp"]},
+        {"memory": [500, 5000]},
+        {"data": ["cifar10", "cifar100"], "memory": [500, 2000], "methods": ["er", "clser"]},
+    ],
+    ids="-".join,
+)
+def test_of_the_whole_paper_a_selection_has_the_cells_that_have_it(selection: dict[str, list[str] | list[int]]) -> None:
+    wanted = {
+        cell
+        for cell in cells_of()
+        if cell[1] in selection.get("data", [cell[1]])
+        and cell[2] in selection.get("memory", [cell[2]])
+        and cell[3].partition("-cba")[0] in selection.get("methods", [cell[3].partition("-cba")[0]])
+    }
+    assert cells_of(**selection) == wanted
+    assert len({name for name, *_ in wanted}) > 2
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"data": ["cifar"]}, "cifar10"),
+        ({"methods": ["derp"]}, "derpp"),
+        ({"data": ["cifar10"], "memory": [5000]}, "No table or figure has a cell"),
+    ],
+)
+def test_a_selection_that_nothing_has_is_refused(selection: dict[str, list[str] | list[int]], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        cells_of(**selection)

@@ -54,7 +54,9 @@ def test_the_whole_is_counted_by_signs_and_averaged_by_method() -> None:
     main = [Pair("table1", name, *row) for name, rows in (("acc", acc), ("fm", fm)) for row in rows]
     text = on_the_whole([*others, *main])
     assert "lowers forgetting in 1 of 2 pairs and raises ACC in 2 of 3." in text
-    assert "+0.0 (in the paper's same cells +2.0) with ER, +2.0 (in the paper's same cells +5.0) with DER++." in text
+    assert "-2.0 to +2.0 (in the paper's same cells +1.0 to +3.0) with ER; " in text
+    assert "+2.0 (in the paper's same cells +5.0) with DER++." in text
+    assert "by means over 1 to 3 seeds" in text
     assert on_the_whole(others) == ""
 
 

@@ -24,11 +24,13 @@ def do(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = 
 
     bases: by run, the one it is compared with, for the budget.
     """
-    limit = None if budget is None else seconds_of(budget)
+    limit, begun = None if budget is None else seconds_of(budget), time.monotonic()
     seconds = _seconds(grid, must=grid.launcher.here and limit is None)
     if grid.launcher.here:
         _leave_out(grid, [key for key, known in seconds.items() if known is None])
     grid.budget = _budget(grid, limit, seconds, bases)
+    if grid.budget is not None:
+        grid.budget.since = begun  # to estimate takes time, too
     try:
         with _Bars(grid.runs, seconds) as bars:
             for now in grid.go():

@@ -66,7 +66,7 @@ def reproduce_command(
     Safe to interrupt and repeat: finished runs are skipped, the others resume where they left off.
     """
     from evenkeel.cli.execution import do, list_runs, report_failures
-    from evenkeel.grids.paper import paper_table, published
+    from evenkeel.grids.paper import paper_table, paper_tables, published
     from evenkeel.grids.schedule import Grid
     from evenkeel.results.formats import FORMATS
 
@@ -95,7 +95,7 @@ def reproduce_command(
         "cba": cba,
         "settings": settings or [],
     }
-    tables = [paper_table(what, **selection)] if what else _every_table(**selection)
+    tables = [paper_table(what, **selection)] if what else paper_tables(**selection)
     if not tables[0].values:
         _refuse("A figure is written as a page", {"--format": format != "text"})
     configs = [config for table in tables for config in table.configs()]
@@ -143,21 +143,6 @@ def grid_command(
     if grid.finished:
         show([measures_table(grid.results())], format, path)
     report_failures(grid)
-
-
-def _every_table(**selection: Any) -> "list[PaperTable]":
-    """Return all tables of the paper, then its figures, that have what was selected."""
-    from evenkeel.grids.paper import paper_table, published
-
-    tables, errors = list["PaperTable"](), list[SettingsError]()
-    for name in published():
-        try:
-            tables.append(paper_table(name, **selection))
-        except SettingsError as error:  # for example of a method that is in other tables
-            errors.append(error)
-    if not tables:
-        raise errors[0]
-    return tables
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:

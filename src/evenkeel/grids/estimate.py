@@ -42,11 +42,11 @@ class Extent:
 class Estimator:
     """An estimator of the seconds of a run, by the finished runs of a ledger.
 
-    A run with the same settings takes as long as the median of those, of two the faster, as a busy machine only adds
-    time. For other settings a few batches are timed, and
-    what follows from them, which leaves out herding, teachers and a busy machine, is multiplied by the median ratio of
-    real to computed seconds over the finished settings with the same net, data and batches. An estimate is also a
-    check: a config that does not fit its data, or data that is missing, raises the same error here as in the run.
+    A run with the same settings and threads takes as long as the median of those, of two the faster, as a busy machine
+    only adds time. For other settings a few batches are timed, and what follows from them, which leaves out herding,
+    teachers and a busy machine, is multiplied by the median ratio of real to computed seconds over the finished
+    settings with the same net, data and batches. An estimate is also a check: a config that does not fit its data, or
+    data that is missing, raises the same error here as in the run.
     """
 
     def __init__(self, ledger: Ledger, execution: Execution, progress: Progress = lambda *_: None) -> None:
@@ -63,14 +63,14 @@ class Estimator:
             with suppress(SettingsError):  # a run of another version, or on the user's own data
                 config = recorded_config(started_of(place).config)
                 if sessions := sessions_of(place):  # else its usage was lost
-                    self._finished[_setting(config)] = config
-                    self._took.setdefault(_setting(config), []).append(sum(each.seconds for each in sessions))
+                    self._finished[self._setting(config)] = config
+                    self._took.setdefault(self._setting(config), []).append(sum(each.seconds for each in sessions))
 
     def steps(self, config: Config) -> int:
         return self._extent(config).steps
 
     def seconds(self, config: Config) -> float:
-        extent, took = self._extent(config), self._took.get(_setting(config))
+        extent, took = self._extent(config), self._took.get(self._setting(config))
         return extent.start + (median_low(took) if took else self._computed(config) * self._ratio(config))
 
     def _computed(self, config: Config) -> float:
@@ -91,7 +91,7 @@ class Estimator:
 
     def _extent(self, config: Config) -> Extent:
         """Return the amount of work, which is the same for all seeds."""
-        setting = _setting(config)
+        setting = self._setting(config)
         if setting not in self._extents:
             setup, start = self._setup(config)
             learner = new_learner(replace(setup, config=setup.config.model_copy(update={"device": self._on(config)})))
@@ -111,6 +111,10 @@ class Estimator:
                 start=start,
             )
         return self._extents[setting]
+
+    def _setting(self, config: Config) -> str:
+        """Return what runs have in common that take equally long: all but the seed, and the threads of torch."""
+        return f"{run_key(config.model_copy(update={'seed': 0}))} {config.threads or self._threads}"
 
     def _on(self, config: Config) -> str:
         """Return where to measure: where the run will compute, if this machine has that."""
@@ -141,10 +145,6 @@ class Estimator:
 
         begun = perf_counter()
         return planned(config, None, self._root, progress), perf_counter() - begun
-
-
-def _setting(config: Config) -> str:
-    return run_key(config.model_copy(update={"seed": 0}))
 
 
 def _net(config: Config, batch: tuple[int, ...]) -> str:

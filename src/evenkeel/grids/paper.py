@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -84,9 +85,29 @@ class PaperTable:
         return keys
 
 
+class EmptyTableError(SettingsError):
+    """A table has no cell that was selected."""
+
+
 @cache
 def published() -> dict[str, Any]:
     return tomllib.loads((files("evenkeel.grids") / "published.toml").read_text(encoding="utf-8"))
+
+
+def data_sets(name: str) -> list[str]:
+    """Return the data sets of a table or figure."""
+    return list(published()[name]["cells"])
+
+
+def memories(name: str, sets: Sequence[str]) -> list[int]:
+    """Return the memory sizes that a table or figure has with any of these data sets."""
+    return [int(size) for each in sets for size in published()[name]["cells"][each]]
+
+
+def rows_of(name: str) -> list[str]:
+    """Return the methods of a table or figure, and its rows."""
+    rows = [row for each in published()[name]["cells"].values() for block in each.values() for row in block]
+    return list(dict.fromkeys([*map(_base, rows), *rows]))
 
 
 def paper_table(
@@ -109,10 +130,9 @@ def paper_table(
     one_of("net", net, WIDTHS)
     one_of("cba", cba, VARIANTS)
     table = published()[name]
-    sets = _chosen("data set", data, table["cells"])
-    sizes = _chosen("memory", memory, [int(size) for each in sets for size in table["cells"][each]])
-    rows = [row for each in table["cells"].values() for block in each.values() for row in block]
-    chosen = _chosen("method", methods, [*map(_base, rows), *rows])
+    sets = _chosen("data set", data, data_sets(name))
+    sizes = _chosen("memory", memory, memories(name, sets))
+    chosen = _chosen("method", methods, rows_of(name))
     for setting in settings:
         part = setting.partition("=")[0].strip()
         if any(part == each or part.startswith(f"{each}.") for each in FIXED):
@@ -140,8 +160,29 @@ def paper_table(
                     configs = [first.model_copy(update={"seed": seed}) for seed in range(count)]
                     selected.cells.append(PaperCell(each, size, variant, values, configs))
     if not selected.cells:
-        raise SettingsError(f"{selected.number} has no cell with these data sets, memory sizes and methods.")
+        raise EmptyTableError(f"{selected.number} has no cell with these data sets, memory sizes and methods.")
     return selected
+
+
+def paper_tables(
+    *, data: Sequence[str], memory: Sequence[int], methods: Sequence[str], **others: Any
+) -> list[PaperTable]:
+    """Return all tables of the paper, then its figures, each with what it has of the selection."""
+    every = list(published())
+    _chosen("data set", data, [each for name in every for each in data_sets(name)])
+    _chosen("memory", memory, [each for name in every for each in memories(name, data_sets(name))])
+    _chosen("method", methods, [each for name in every for each in rows_of(name)])
+    tables = list[PaperTable]()
+    for name in every:
+        sets = [each for each in data_sets(name) if each in data or not data]
+        sizes = [each for each in memory if each in memories(name, sets)]
+        rows = [each for each in methods if each in rows_of(name)]
+        if sets and bool(sizes) == bool(memory) and bool(rows) == bool(methods):
+            with suppress(EmptyTableError):  # a method that it has with another memory, say
+                tables.append(paper_table(name, data=sets, memory=sizes, methods=rows, **others))
+    if not tables:
+        raise EmptyTableError("No table or figure has a cell with these data sets, memory sizes and methods.")
+    return tables
 
 
 def _base(row: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import PaperCell, paper_table, without
@@ -19,6 +18,7 @@ CLAIMS = {  # by table and measure: what a gain of the paper's sign means
     ("table4", "acc"): "Offline, CBA raises ACC",
     ("table4", "fm"): "Offline, CBA lowers FM",
 }
+OPEN = "cannot be told: no gain and the paper's gain are both within our interval"
 UNCLAIMED = {  # by measure: what the paper does not report of its main table
     "learning_accuracy": "learning accuracy (of a task right after it was learned)",
     "learning_within": "within-task learning accuracy (only the task's own classes compete)",
@@ -57,7 +57,16 @@ class Pair:
         """Return what our runs say of the paper's claim."""
         if self.ours is None or self.ours.half is None:
             return "too few seeds to tell"
-        return {1: "shown", 0: "not shown", -1: "the opposite is shown"}[self.shown]
+        if not self.shown:
+            return OPEN if self.open else "not shown, and the paper's gain is outside our interval"
+        return "shown" if self.shown > 0 else "the opposite is shown"
+
+    @property
+    def open(self) -> bool:
+        """Return whether our interval has room for both no gain and the paper's."""
+        if self.ours is None or self.paper is None or self.ours.half is None or self.shown:
+            return False
+        return abs(self.ours.mean - self.paper) <= self.ours.half
 
     def __str__(self) -> str:
         assert self.ours is not None
@@ -95,17 +104,23 @@ def on_the_whole(every: Sequence[Pair]) -> str:
         return ""
     raised, lowered = (sum(pair.agrees for pair in each) for each in (acc, fm))
     by_method = {pair.method: [each for each in acc if each.method == pair.method] for pair in acc}
+    seeds = seeds_text([pair.ours.n for pair in acc if pair.ours is not None])
     return (
-        f"**On the whole**, by the means over seeds: online, CBA lowers forgetting in {lowered} of {len(fm)} pairs "
-        f"and raises ACC in {raised} of {len(acc)}. The mean gain in ACC is "
-        f"{', '.join(f'{_mean_gain(mine)} with {method}' for method, mine in by_method.items())}.\n"
+        f"**On the whole**, by means over {seeds}, whose intervals follow: online, CBA lowers forgetting in {lowered} "
+        f"of {len(fm)} pairs and raises ACC in {raised} of {len(acc)}. The gains in ACC are "
+        f"{'; '.join(f'{_gains(mine)} with {method}' for method, mine in by_method.items())}.\n"
     )
 
 
-def _mean_gain(mine: Sequence[Pair]) -> str:
-    gains = [(pair.ours.mean, pair.paper) for pair in mine if pair.ours is not None and pair.paper is not None]
-    ours, paper = map(fmean, zip(*gains, strict=True))
-    return f"{ours:+.1f} (in the paper's same cells {paper:+.1f})"
+def _gains(mine: Sequence[Pair]) -> str:
+    """Return from where to where the gains of some pairs go, ours and the paper's."""
+    ours = [pair.ours.mean for pair in mine if pair.ours is not None]
+    return f"{_span(ours)} (in the paper's same cells {_span([pair.paper for pair in mine if pair.paper is not None])})"
+
+
+def _span(gains: Sequence[float]) -> str:
+    least, most = (f"{each:+.1f}" for each in (min(gains), max(gains)))
+    return least if least == most else f"{least} to {most}"
 
 
 def conclusions(every: Sequence[Pair]) -> str:
@@ -121,9 +136,10 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
         return
     intervals = [pair for pair in ran if pair.ours is not None and pair.ours.half is not None]
     yes, no = (sum(pair.shown == sign for pair in intervals) for sign in (1, -1))
-    opposite = f", the opposite in {no}" if no else ""
+    unclear = sum(pair.open for pair in intervals)
+    others = f"{f', {unclear} cannot be told' if unclear else ''}{f', the opposite in {no}' if no else ''}"
     yield (
-        f"- **{claim}: shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{opposite}.** "
+        f"- **{claim}: shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{others}.** "
         f"{len(ran)} of the paper's {len(mine)} pairs were run:"
     )
     yield from (f"  - {pair}: {pair.verdict}" for pair in ran)

@@ -89,16 +89,16 @@ class Grid:
                 for key in self._next(launcher.slots - len(self.working)):
                     self.working[key] = launcher.start(self._job(key, launcher.threads))
                 yield self
-                if self.budget is not None:
-                    self.budget.observe(self.working)
                 ended = [key for key, each in self.working.items() if not each.at_work()]
                 for key in ended:
                     del self.working[key]
                     self._settle(key, lives[key])
                 self.steps = {key: self.ledger.step(key) for key in self.working}
-                if self.budget is not None and self.budget.is_over:
-                    self.left += [*self.working, *self.waiting]  # the active ones are resumed by the next grid
-                    break
+                if self.budget is not None:
+                    self.budget.observe(self.working)
+                    if self.budget.is_over:
+                        self.left += [*self.working, *self.waiting]  # the active ones are resumed by the next grid
+                        break
                 if not ended and (launcher.elsewhere or not self.working):
                     time.sleep(PAUSE)
             yield self
