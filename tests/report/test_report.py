@@ -16,8 +16,8 @@ import pytest
 
 from evenkeel.errors import RunError
 from evenkeel.report.answer import findings
-from evenkeel.report.comparison import comparison, measures
-from evenkeel.report.elements import Section, shown
+from evenkeel.report.comparison import comparison, measures, what_was_compared
+from evenkeel.report.elements import Facts, Section, shown
 from evenkeel.report.page import write_report
 from evenkeel.report.scene import Scene
 from evenkeel.report.sections import anytime_curves
@@ -210,6 +210,17 @@ def test_sections(four: tuple[list[Results], _Page, str]) -> None:
     ]
     assert page.svgs == 2 + 1 + 1 + 1 + 4 + 1 + 4 + 1 + 1 + 3 + 2  # the three are of the front
     assert "fair share" in html
+
+
+def test_what_was_compared_has_each_network_and_memory() -> None:
+    nets = [{"name": "resnet18", "width": 20}, {"name": "mlp", "hidden": [64]}, None]
+    runs = [make_run(seed=seed, net=net) for seed, net in enumerate(nets)]
+    (facts,) = (part for part in what_was_compared(Scene(runs)).parts if isinstance(part, Facts))
+    assert dict(facts.items)["Network"] == "resnet18, width 20\nmlp, hidden 64"
+    assert dict(facts.items)["Memory"] == "capacity 200, policy reservoir"
+    without = [make_run(net=None, memory=None)]
+    (facts,) = (part for part in what_was_compared(Scene(without)).parts if isinstance(part, Facts))
+    assert not {"Network", "Memory"} & dict(facts.items).keys()
 
 
 def test_configs_can_be_copied(four: tuple[list[Results], _Page, str]) -> None:

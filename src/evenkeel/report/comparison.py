@@ -7,11 +7,14 @@ import tomli_w
 from evenkeel.report.elements import Facts, Note, RunDetails, Section, split
 from evenkeel.report.scene import Scene
 from evenkeel.results.groups import ENOUGH, scenario_title
+from evenkeel.results.labels import value_text
 from evenkeel.results.measures import HEADLINE, NOTATION
 from evenkeel.results.overview import caption, groups_table
 from evenkeel.results.records import without_none
 from evenkeel.results.run_files import Results
 from evenkeel.results.table import Cell, ResultTable, Row
+
+PARTS = {"Network": "net", "Memory": "memory"}  # by title, what runs may share besides data and scenario
 
 
 def what_was_compared(scene: Scene) -> Section:
@@ -25,6 +28,7 @@ def what_was_compared(scene: Scene) -> Section:
         ("Data set", f"{data.get('name', 'unknown')}" + (f" ({', '.join(size)})" if size else "")),
         ("Scenario", "\n".join(dict.fromkeys(map(scenario_title, scene.runs)))),
         ("Tasks", str(scene.tasks)),
+        *((title, used) for title, part in PARTS.items() if (used := _used(scene, part))),
         ("Seeds", shown),
         (
             "Runs",
@@ -32,6 +36,11 @@ def what_was_compared(scene: Scene) -> Section:
         ),
     ]
     return Section("What was compared", [Facts(items)])
+
+
+def _used(scene: Scene, part: str) -> str:
+    """Return each network, say, that the runs have, with its settings."""
+    return "\n".join(dict.fromkeys(value_text(used) for run in scene.runs if (used := run.started.config.get(part))))
 
 
 def comparison(scene: Scene) -> Section:
