@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.learning.contract import snapshot
+from evenkeel.learning.probes import snapshot
 from tests.helpers.streams import Batch, images
 
 CUT = 9  # batches learned before the checkpoint is written

@@ -13,8 +13,8 @@ from torch.optim import SGD
 
 import evenkeel as ek
 from evenkeel.learning.average import Average
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.export import export
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.learning.torch_utils import batch_norm_like, scratch_buffers
 from evenkeel.learning.types import Decay
 from tests.helpers.methods import FEATURES, OUTPUTS, norm_net, random, state_of

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import evenkeel as ek
 from evenkeel.errors import CheckpointError, SettingsError
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.encoder import Encoder
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.worker import pipe
 from tests.helpers.streams import images
 

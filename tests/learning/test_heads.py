@@ -8,8 +8,8 @@ import torch
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.heads import GrowingHead, cosine_parts
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.comparison_methods import dot, points, unit
 from tests.helpers.methods import (
     FEATURES,

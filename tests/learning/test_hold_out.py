@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 
 
 class Thirds(ek.Method):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.cases import thinned
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 

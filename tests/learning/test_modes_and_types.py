@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.streams import METHODS
 
 

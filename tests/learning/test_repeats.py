@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 

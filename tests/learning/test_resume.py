@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.cases import thinned
 from tests.helpers.moments import Moments
 from tests.helpers.processes import fork_server, run_python

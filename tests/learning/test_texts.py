@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import evenkeel as ek
 from evenkeel.errors import CheckpointError, InputError, SettingsError
 from evenkeel.learning import export
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.learning.texts import TEXT_BYTES, packed, unpacked
 
 TEXTS = ["play a song", "ü ö", "pay my bill", "another song please", "💳", "transfer it"]

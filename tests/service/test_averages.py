@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.config.build import make_learner
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.service import Service
 from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, examples, learner_of, settle

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import DivergenceError
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.config import Checkpoints
 from evenkeel.service.examples import FullError
 from evenkeel.service.store import schema, version_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.service import Service
 from evenkeel.service.store.journal import JournalError
 from evenkeel.service.store.model_folder import ModelFolder

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import evenkeel as ek
 from evenkeel.config.own import import_modules
 from evenkeel.errors import SettingsError
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from tests.helpers.commands import call

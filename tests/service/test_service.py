@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.config.build import make_learner
 from evenkeel.errors import InputError, NothingLearnedError
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.examples import Example, FullError
 from evenkeel.service.store import queries
 from evenkeel.service.store.journal import JournalError

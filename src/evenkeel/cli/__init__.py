@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from evenkeel import __version__
-from evenkeel.cli import backup, data, evaluate, front, grids, keys, ledger, listing, report, run, service, tables, tune
+from evenkeel.cli import (
+    backup,
+    data,
+    evaluate,
+    front,
+    grids,
+    keys,
+    learn,
+    ledger,
+    listing,
+    report,
+    run,
+    service,
+    tables,
+    tune,
+)
 from evenkeel.cli.console import notes, with_imports
 from evenkeel.errors import EvenkeelError, os_sentence
 from evenkeel.files import keep_freed_memory
@@ -32,7 +47,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by help panel
     "Many runs": {"reproduce": grids.reproduce_command, "grid": grids.grid_command, "tune": tune.tune_command},
     "Production": {
         "serve": service.serve_command,
-        "learn": service.learn_command,
+        "learn": learn.learn_command,
         "predict": service.predict_command,
         "evaluate": evaluate.evaluate_command,
         "export": service.export_command,

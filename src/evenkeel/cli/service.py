@@ -1,18 +1,17 @@
-"""`evenkeel serve`, `learn`, `predict`, `export`: a learner in production."""
+"""`evenkeel serve`, `predict`, `export`: a learner in production, and what its other commands share with these."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from evenkeel.cli.console import Device, notes, on_device, out, print_table, progress
-from evenkeel.errors import DataError, EvenkeelError, SettingsError, one_of
+from evenkeel.cli.console import Device, notes, on_device, out, progress
+from evenkeel.errors import SettingsError, one_of
 from evenkeel.files import keep_files_private
 from evenkeel.service.store.keys import NOBODY
 from evenkeel.service.worker.process import prepare_process
@@ -20,9 +19,7 @@ from evenkeel.service.worker.process import prepare_process
 if TYPE_CHECKING:
     from evenkeel.cli.feed import Item
     from evenkeel.learning.learner import Learner
-    from evenkeel.service.config import ServiceConfig
     from evenkeel.service.http.logs import Logged
-    from evenkeel.service.service import Service
     from evenkeel.service.store.model_folder import ModelFolder
 
 LOGGED = ("access", "audit", "error")
@@ -129,62 +126,6 @@ def _require_extra() -> None:
         )
 
 
-def learn_command(  # noqa: PLR0917
-    folder: Folder,
-    source: Source,
-    config: ConfigFile = None,
-    settings: Settings = None,
-    sample: SampleColumn = None,
-    label: LabelColumn = None,
-    net: OwnNet = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also teach samples that were taught from this source before.")
-    ] = False,
-    device: Device = None,
-) -> None:
-    """Teach labelled samples, in order, in one pass. Safe to repeat: samples taught before are skipped.
-
-    It stops at a sample that cannot be used; those before it are kept. Correct it and repeat the command.
-    """
-    from evenkeel.cli.feed import Feed
-    from evenkeel.service.service import Service
-    from evenkeel.service.store.model_folder import ModelFolder
-
-    keep_files_private()
-    model_folder, settings = ModelFolder(folder), on_device(with_net(settings, net), device)
-    checked = model_folder.read(config, settings)
-    feed = Feed(source, checked, sample, label).items(labelled=True)
-    chunks = _chunks(feed, min(AT_ONCE, checked.limits.examples, checked.most_waiting))
-    if not model_folder.exists:
-        chunks = _begun(chunks, source, checked)
-    service = Service(folder, config, settings)
-    if service.failure:
-        service.close()
-        raise SettingsError(service.failure)
-    service.start()
-    taught = repeated = 0
-    try:
-        with progress() as bar:
-            task = bar.add_task("Learning", total=None)
-            for items in chunks:
-                new = _teach(service, items, again=again)
-                taught, repeated = taught + new, repeated + len(items) - new
-                bar.update(task, total=taught, completed=taught - service.waiting)
-            while service.waiting and service.problem is None:
-                bar.update(task, total=taught, completed=taught - service.waiting)
-                time.sleep(0.05)
-            bar.update(task, total=taught, completed=taught - service.waiting)
-        problem, left = service.problem, service.waiting
-    except KeyboardInterrupt:
-        notes.print("Stopped. Accepted samples are kept; the next command or service will learn them.")
-        raise typer.Exit(130) from None
-    finally:
-        service.close()
-    _print_summary(service, taught, repeated)
-    if problem is not None:
-        raise EvenkeelError(f"{problem} {left} examples are waiting in the journal.")
-
-
 def predict_command(
     folder: Folder,
     source: Source,
@@ -207,7 +148,7 @@ def predict_command(
     done, feed = 0, Feed(source, config, sample).items(labelled=False)
     with progress() if not out.is_terminal else nullcontext() as bar:  # a bar would run through answers on a terminal
         task = None if bar is None else bar.add_task("Predicting", total=None)
-        for items in _chunks(feed, AT_ONCE):
+        for items in chunks(feed, AT_ONCE):
             probabilities = learner.predict_proba(unpack([item.x for item in items], config.input))
             for item, answer in zip(items, likeliest(learner.classes, probabilities, top), strict=True):
                 typer.echo(json.dumps({"source": item.where, **answer.as_dict()}, ensure_ascii=False))
@@ -244,47 +185,9 @@ def open_model_folder(folder: Path) -> "ModelFolder":
     return model_folder
 
 
-def _chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
+def chunks(items: "Iterator[Item]", size: int) -> "Iterator[list[Item]]":
     while chunk := list(islice(items, size)):
         yield chunk
-
-
-def _begun(chunks: "Iterator[list[Item]]", source: str, config: "ServiceConfig") -> "Iterator[list[Item]]":
-    """Read the first chunk before a folder is created: if it cannot be used, there must be no folder."""
-    first = next(chunks, None)
-    if first is None:
-        raise DataError(f"{source!r} has no samples.")
-    config.require_labels([item.label for item in first], frozenset())
-    return chain([first], chunks)
-
-
-def _teach(service: "Service", items: "list[Item]", *, again: bool) -> int:
-    """Teach the items, waiting while the queue is full, and return how many were new."""
-    from evenkeel.cli.feed import as_known
-    from evenkeel.service.examples import Example, FullError
-
-    known = dict.fromkeys(service.published.classifier.classes)
-    examples = [Example(item.x, as_known(item.label, known), "" if again else item.id or "") for item in items]
-    while True:
-        try:
-            return sum(accepted.new for accepted in service.learn(examples).result())
-        except FullError:
-            if service.problem is not None:  # the queue will not drain
-                raise
-            time.sleep(0.05)
-
-
-def _print_summary(service: "Service", taught: int, repeated: int) -> None:
-    from evenkeel.results.table import Cell, ResultTable, Row
-
-    if service.supervisor is None:
-        return
-    columns = ["taught", "skipped", "classes", "recent accuracy before learning", "version"]
-    recent, published = service.supervisor.report.lately, service.published
-    accuracy = "-" if recent is None else f"{recent:.1f}%"
-    classes = len(published.classifier.classes)
-    row = Row.of(taught, repeated, classes, Cell(recent, accuracy), published.version)
-    print_table(ResultTable("", columns, [row]))
 
 
 def newest(

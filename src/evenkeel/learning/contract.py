@@ -5,27 +5,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import CheckpointError, MethodError
-from evenkeel.learning import trial
+from evenkeel.learning import probes, trial
 from evenkeel.learning.learner import Learner
 from evenkeel.learning.methods import Method
-from evenkeel.learning.probes import (
-    flat,
-    hidden_state,
-    leaving_generators_alone,
-    odd_generators,
-    require_nothing_hidden,
-    same,
-    watch_generators,
-)
 from evenkeel.learning.registry import settings
 from evenkeel.learning.rng import global_seed
-from evenkeel.learning.torch_utils import copied
 from evenkeel.learning.trial import MakeMethod
 from evenkeel.learning.types import View
 
@@ -63,18 +52,6 @@ def _causes(failures: dict[str, list[Check]]) -> list[tuple[str, list[Check]]]:
     return [(why, checks) for why, checks in failures.items() if not explained.issuperset(checks)]
 
 
-def snapshot(learner: Learner) -> dict[str, Any]:
-    """Return a copy of the whole state of a learner, flattened: path -> tensor or plain value."""
-    return {path: copied(value) for path, value in flat("", learner.state())}
-
-
-def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """Return the paths at which two snapshots are not bit-identical."""
-    return [
-        path for path in sorted(a.keys() | b.keys()) if path not in a or path not in b or not same(a[path], b[path])
-    ]
-
-
 def settings_are_kept(make: MakeMethod) -> None:
     try:
         settings(make())
@@ -95,12 +72,16 @@ def loss_is_pure(make: MakeMethod) -> None:
             first, second = loss(new, old), loss(new, old)
             if not isinstance(first, Tensor) or first.dim() or not first.requires_grad:
                 raise MethodError("`loss` must return a scalar tensor that depends on the network.")
-            if not same(first.detach(), second.detach()):
+            if not probes.same(first.detach(), second.detach()):
                 raise MethodError(
                     "`loss` returned two values for the same views; keep randomness and counters out of it."
                 )
             after = (method.state_dict(), *map(trial.contents, (new, *old)))
-            if [path for path, value in flat("", before) if not same(value, dict(flat("", after))[path])]:
+            if [
+                path
+                for path, value in probes.flat("", before)
+                if not probes.same(value, dict(probes.flat("", after))[path])
+            ]:
                 raise MethodError("`loss` changed a view or the method's own state; use `after_step` or `remember`.")
             return first
 
@@ -113,8 +94,8 @@ def same_seed_same_bits(make: MakeMethod) -> None:
     for global_state in (1, 2):  # the state of torch's global generator must not matter
         with global_seed(global_state):
             learner, records = trial.taught(make(), trial.adaptors(make)[-1])
-            runs.append((records, snapshot(learner)))
-    if runs[0][0] != runs[1][0] or differences(runs[0][1], runs[1][1]):
+            runs.append((records, probes.snapshot(learner)))
+    if runs[0][0] != runs[1][0] or probes.differences(runs[0][1], runs[1][1]):
         raise MethodError(
             "Two runs with the same seed differ. Draw from the generator passed to `prepare`, not torch's own."
         )
@@ -122,9 +103,9 @@ def same_seed_same_bits(make: MakeMethod) -> None:
 
 def global_generators_are_left_alone(make: MakeMethod) -> None:
     """Check that neither the constructor nor a hook draws from a generator of torch, numpy or Python, or seeds it."""
-    with odd_generators():
-        method = leaving_generators_alone(make, "The constructor")()
-        watch_generators(method)
+    with probes.odd_generators():
+        method = probes.leaving_generators_alone(make, "The constructor")()
+        probes.watch_generators(method)
         learner, _ = trial.taught(method, trial.adaptors(make)[-1])
         learner.predict(trial.stream()[0][0])
         learner.grow(5)
@@ -135,7 +116,7 @@ def silent_adaptor_changes_nothing(make: MakeMethod) -> None:
     if make().no_adaptor:
         return
     (plain, records), (silent, others) = (trial.taught(make(), each) for each in (None, trial.Silent()))
-    if records != others or not same(trial.weights(plain), trial.weights(silent)):
+    if records != others or not probes.same(trial.weights(plain), trial.weights(silent)):
         raise MethodError("An adaptor that corrects nothing changes the result.")
 
 
@@ -160,7 +141,7 @@ def offsets_are_not_stored(make: MakeMethod) -> None:
         trial.learn(learner, trial.stream()[:1])
         names = learner.memory.extra_columns or ()
         stored.append({name: learner.memory.column(name) for name in names})
-    changed = [name for name, column in stored[0].items() if not same(column, stored[1].get(name))]
+    changed = [name for name, column in stored[0].items() if not probes.same(column, stored[1].get(name))]
     if changed or stored[0].keys() != stored[1].keys():
         raise MethodError(
             f"`remember` stores view.adapted in {', '.join(changed) or 'its columns'}. Its offset (of a prior, say) is "
@@ -199,16 +180,18 @@ def offsets_are_not_distilled(make: MakeMethod) -> None:
 
 def prediction_changes_nothing(make: MakeMethod) -> None:
     learner, _ = trial.taught(make(), None)
-    before = snapshot(learner)
+    before = probes.snapshot(learner)
     x = torch.cat([x for x, _ in trial.stream()])
     scores = learner.logits(x)
     if scores.shape != (len(x), learner.net.outputs):
         raise MethodError(f"`classify` must return the shape (samples, outputs), but returned {tuple(scores.shape)}.")
-    if not same(learner.predict_proba(x), learner.predict_proba(x)) or differences(before, snapshot(learner)):
+    if not probes.same(learner.predict_proba(x), learner.predict_proba(x)) or probes.differences(
+        before, probes.snapshot(learner)
+    ):
         raise MethodError("Predicting changed the learner.")
     kept = learner.snapshot()
     trial.learn(learner, trial.stream(), start=1)
-    if not same(kept.logits(x), scores):
+    if not probes.same(kept.logits(x), scores):
         raise MethodError(
             "A snapshot predicts differently from the learner. If `classify` reads memory, set asks_memory = True."
         )
@@ -218,9 +201,9 @@ def resume_is_exact(make: MakeMethod) -> None:
     """Check that saving after any step and resuming gives the records and weights of an uninterrupted run."""
     stream = trial.stream()
     for place in range(len(trial.adaptors(make))):
-        of_classes = hidden_state(make())
+        of_classes = probes.hidden_state(make())
         straight, records = trial.taught(make(), trial.adaptors(make)[place])
-        require_nothing_hidden(of_classes, hidden_state(make()))
+        probes.require_nothing_hidden(of_classes, probes.hidden_state(make()))
         for cut in (1, len(stream) // 2, len(stream) - 1):
             first = trial.learner(make(), trial.adaptors(make)[place])
             trial.learn(first, stream[:cut])
@@ -228,8 +211,8 @@ def resume_is_exact(make: MakeMethod) -> None:
                 first.save(Path(folder) / "learner")
                 second = Learner.load(Path(folder) / "learner", net=trial.net(), method=make())
             again = trial.learn(second, stream[cut:], start=cut)
-            require_nothing_hidden(hidden_state(straight.method), hidden_state(second.method))
-            wrong = differences(snapshot(straight), snapshot(second))
+            probes.require_nothing_hidden(probes.hidden_state(straight.method), probes.hidden_state(second.method))
+            wrong = probes.differences(probes.snapshot(straight), probes.snapshot(second))
             if again != records[cut:] or wrong:
                 raise MethodError(
                     f"Saved after step {cut} of {len(stream)} and loaded, it does not resume exactly"
@@ -246,7 +229,7 @@ def head_can_grow(make: MakeMethod) -> None:
         x = trial.stream()[0][0]
         before = learner.logits(x)
         learner.grow(5)
-        if not same(before, learner.logits(x)[:, : before.shape[1]]):
+        if not probes.same(before, learner.logits(x)[:, : before.shape[1]]):
             raise MethodError("Old logits changed when an output was added.")
         with tempfile.TemporaryDirectory() as folder:
             learner.save(Path(folder) / "learner")

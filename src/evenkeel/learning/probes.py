@@ -1,4 +1,4 @@
-"""What the contract looks at behind a method's back: attributes outside its state, and the global generators."""
+"""What the contract looks at: the whole state of a learner, attributes outside it, and the global generators."""
 
 import random
 from collections import deque
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from evenkeel.errors import MethodError
+from evenkeel.learning.learner import Learner
 from evenkeel.learning.memory import Memory
 from evenkeel.learning.methods import Method
 from evenkeel.learning.torch_utils import copied
@@ -53,6 +54,18 @@ def same(a: Any, b: Any) -> bool:
         return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) & (a.signbit() == b.signbit())).all())
     equal = a == b
     return bool(equal.all()) if not isinstance(equal, bool) else equal
+
+
+def snapshot(learner: Learner) -> dict[str, Any]:
+    """Return a copy of the whole state of a learner, flattened: path -> tensor or plain value."""
+    return {path: copied(value) for path, value in flat("", learner.state())}
+
+
+def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """Return the paths at which two snapshots are not bit-identical."""
+    return [
+        path for path in sorted(a.keys() | b.keys()) if path not in a or path not in b or not same(a[path], b[path])
+    ]
 
 
 def hidden_state(method: Method) -> dict[str, Any]:

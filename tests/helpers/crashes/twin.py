@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from evenkeel.config.build import make_learner
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.config import ServiceConfig
 from tests.helpers.crashes.clients import Clients
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.optim import SGD, Adam
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.memory import Memory
-from evenkeel.learning.probes import flat
+from evenkeel.learning.probes import differences, flat, snapshot
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, images, learn_all, learner
 
 # Tasks and batches per task of one online run with batches of 32 (last one dropped), and its number of outer updates.

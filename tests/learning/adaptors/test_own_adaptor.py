@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import SGD, Adam, Optimizer
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.streams import ADAPTABLE, ADAPTORS, METHODS, Batch, MakeAdaptor, images, learn_all, learner
 
 

@@ -13,7 +13,7 @@ from torch.optim import SGD, Adam, AdamW, RMSprop
 
 import evenkeel as ek
 from evenkeel.learning.adaptors.bilevel import Gradients, assign_gradients, balanced_loss
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.learning.step import Step
 from tests.helpers.methods import view
 from tests.helpers.outer_gradient import OPTIMIZERS, as_groups, assert_close, batch, second_task, sgd_rule

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.learning.types import View
 from tests.helpers.comparison_methods import Labelled, plain_learner, points, smooth_net
 from tests.helpers.methods import (

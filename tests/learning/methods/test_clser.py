@@ -23,8 +23,8 @@ from evenkeel import (
     stream,
 )
 from evenkeel.errors import DivergenceError, SettingsError
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.methods.clser import choose_teacher
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.learning.types import Draw
 from tests.helpers.methods import (
     FEATURES,

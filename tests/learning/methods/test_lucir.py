@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.heads import cosine_parts
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.comparison_methods import (
     CASES,
     TaskOf,

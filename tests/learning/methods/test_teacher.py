@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import evenkeel as ek
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.methods._teacher import Distilling
+from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.comparison_methods import points, small_learner
 from tests.helpers.streams import ADAPTORS, images, learn_all
 from tests.helpers.streams import learner as image_learner

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import DataError, SettingsError
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.service import Service
 from evenkeel.service.store import backup, seal
 from evenkeel.service.store.agreement import disagreement

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evenkeel.errors import DataError, SettingsError
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.store.backup import back_up, restore
 from evenkeel.service.store.check import check
 from evenkeel.service.store.model_folder import ModelFolder

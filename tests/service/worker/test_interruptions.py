@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.store.queries import UnknownError
 from tests.helpers.processes import wait_for
 from tests.helpers.services import Open, adds_up, examples, learner_of, report, settle, teach

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from evenkeel.errors import SettingsError
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.service import Service
 from evenkeel.service.store.backup import back_up, restore
 from evenkeel.service.store.check import check

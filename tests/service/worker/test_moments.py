@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from evenkeel.config.build import make_learner
-from evenkeel.learning.contract import differences, snapshot
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.examples import Example
 from evenkeel.service.service import Service
 from evenkeel.service.store.model_folder import ModelFolder

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 import torch
 
-from evenkeel.learning.contract import differences, snapshot
 from evenkeel.learning.learner import Learner
+from evenkeel.learning.probes import differences, snapshot
 from evenkeel.service.service import Service
 from tests.helpers.processes import LONG, wait_for
 from tests.helpers.services import adds_up, examples, settle
