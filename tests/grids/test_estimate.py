@@ -75,6 +75,17 @@ def test_of_two_finished_seeds_the_faster_counts_and_lost_usage_does_not(tmp_pat
     assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 1200
 
 
+def test_runs_on_another_kind_of_machine_say_nothing(tmp_path: Path) -> None:
+    runs = [(digits(f"seed={seed}"), seconds) for seed, seconds in enumerate((5000.0, 5001.0, 70.0))]
+    ledger = finished(tmp_path, *runs)
+    assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 5000
+    for config, _ in runs[:2]:
+        usage = ledger.folder(run_key(config)) / USAGE
+        lines = [json.loads(line) for line in usage.read_text().splitlines()]
+        usage.write_text("".join(json.dumps({**line, "machine": "another kind"}) + "\n" for line in lines))
+    assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 70
+
+
 def test_other_settings_are_estimated_by_the_ratio_of_real_to_computed_seconds(tmp_path: Path) -> None:
     new, on_another_net = digits("learner.repeats=5"), digits("net.name=mlp", "net.hidden=[4]")
     alone = Estimator(Ledger(tmp_path / "none"), HERE)

@@ -101,4 +101,4 @@ def test_what_is_not_known_is_empty(tmp_path: Path) -> None:
         assert write_runs(Ledger(tmp_path), tmp_path / name) == 1
     (row,) = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
     assert row["name"] == "caf?"
-    assert [row[column] for column in ("seconds", "evaluating", "learning_cpu", "peak_bytes")] == [None] * 4
+    assert [row[column] for column in ("seconds", "evaluating", "learning_cpu", "peak_bytes", "machine")] == [None] * 5

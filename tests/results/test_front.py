@@ -149,6 +149,27 @@ def test_methods_whose_cost_is_in_units_of_another_er_are_no_rivals(settings: li
     assert len(front_of(groups(runs))) == 4
 
 
+def on(machine: str | None, runs: Sequence[Results]) -> list[Results]:
+    return [replace(run, sessions=[replace(each, machine=machine) for each in run.sessions]) for run in runs]
+
+
+def test_a_cost_is_in_units_of_plain_er_on_the_same_kind_of_machine() -> None:
+    er, fast_er = timed("er", 10.0, seeds=2), timed("er", 3.0, seeds=4)[2:]
+    derpp, fast_derpp = timed("derpp", 20.0, seeds=2), timed("derpp", 6.0, seeds=4)[2:]
+    costs = Costs.measured(groups([*er, *derpp, *on("fast", [*fast_er, *fast_derpp])]))
+    assert [(cost.mean, cost.n) for cost in costs.of.values()] == [(1.0, 4), (2.0, 4)]
+
+
+def test_without_plain_er_on_the_same_kind_of_machine_a_run_has_no_cost() -> None:
+    er, derpp, mir = timed("er", 10.0), timed("derpp", 20.0), on("fast", timed("mir", 6.0))
+    moved = replace(derpp[0], sessions=[*derpp[0].sessions, *on("fast", derpp[:1])[0].sessions])
+    costs = Costs.measured(groups([*er, moved, *derpp[1:], *mir]))
+    assert [(label, cost.mean, cost.n) for label, cost in costs.of.items()] == [("er", 1.0, 3), ("derpp", 2.0, 2)]
+    alone = Costs.measured(groups([*derpp, *mir]))
+    assert alone.unit == "seconds"
+    assert [cost.mean for cost in alone.of.values()] == [20.0, 6.0]
+
+
 def test_a_cost_that_one_run_of_several_recorded_says_so() -> None:
     runs = [*timed("er", 10.0), *timed("derpp", 20.0, seeds=1), *timed("derpp", None)[1:], *timed("mir", 30.0, seeds=1)]
     table = front_table(groups(runs))

@@ -24,6 +24,7 @@ from evenkeel.data.dataset import DataSet, Progress
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import Config, load_config, with_parts
 from evenkeel.experiment.loop import Loop
+from evenkeel.experiment.machine import machine_kind
 from evenkeel.experiment.run_folder import RunFolder
 from evenkeel.experiment.setup import Setup, new_learner, opened, planned
 from evenkeel.learning.adaptors import Adaptor
@@ -152,6 +153,7 @@ class _Session:
             evaluating=round(self._loop.evaluating, 3),
             peak_bytes=_peak_bytes(),
             learning_cpu=round(self._loop.learning_cpu, 3),
+            machine=machine_kind(self._loop.learner.device),
         )
 
 

@@ -16,6 +16,7 @@ from evenkeel.config.build import method_of, with_policy
 from evenkeel.data.dataset import Progress
 from evenkeel.errors import DeviceError, SettingsError
 from evenkeel.experiment.config import Config, recorded_config
+from evenkeel.experiment.machine import machine_kind
 from evenkeel.experiment.setup import Setup, new_learner, planned
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger
@@ -40,7 +41,7 @@ class Extent:
 
 
 class Estimator:
-    """An estimator of the seconds of a run, by the finished runs of a ledger.
+    """An estimator of the seconds of a run, by the finished runs of a ledger on this kind of machine.
 
     A run with the same settings and threads takes as long as the median of those, of two the faster, as a busy machine
     only adds time. For other settings a few batches are timed, and what follows from them, which leaves out herding,
@@ -62,7 +63,8 @@ class Estimator:
             place = ledger.place(entry.key)
             with suppress(SettingsError):  # a run of another version, or on the user's own data
                 config = recorded_config(started_of(place).config)
-                if sessions := sessions_of(place):  # else its usage was lost
+                sessions = sessions_of(place)  # none if its usage was lost
+                if sessions and {each.machine for each in sessions} <= {None, self._machine(config)}:
                     self._finished[self._setting(config)] = config
                     self._took.setdefault(self._setting(config), []).append(sum(each.seconds for each in sessions))
 
@@ -115,6 +117,9 @@ class Estimator:
     def _setting(self, config: Config) -> str:
         """Return what runs have in common that take equally long: all but the seed, and the threads of torch."""
         return f"{run_key(config.model_copy(update={'seed': 0}))} {config.threads or self._threads}"
+
+    def _machine(self, config: Config) -> str:
+        return machine_kind(find_device(self._on(config)))
 
     def _on(self, config: Config) -> str:
         """Return where to measure: where the run will compute, if this machine has that."""

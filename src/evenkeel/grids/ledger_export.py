@@ -22,7 +22,7 @@ from evenkeel.results.run_files import Results
 KINDS = {  # by column, of those that may be empty, or whole in one ledger and not in another
     **dict.fromkeys(("seconds", "evaluating", "learning_cpu"), "float64"),
     **dict.fromkeys(("steps", "peak_bytes"), "int64"),
-    **dict.fromkeys(("stream", "bound"), "string"),
+    **dict.fromkeys(("stream", "bound", "machine"), "string"),
 }
 
 
@@ -65,6 +65,7 @@ def _row(key: str, run: Results) -> dict[str, Any]:
         "seconds": sum(session.seconds for session in run.sessions) if run.sessions else None,
         "evaluating": sum(session.evaluating for session in run.sessions) if run.sessions else None,
         "learning_cpu": learning_seconds(run, by_clock=False) if cpu_known(run) else None,
+        "machine": "; ".join(sorted({session.machine or "" for session in run.sessions})) or None,
         "peak_bytes": max((session.peak_bytes or 0 for session in run.sessions), default=0) or None,
     }
     return {name: _readable(value) for name, value in row.items()}

@@ -13,6 +13,8 @@ from evenkeel.results.table import Cell, ResultTable, Row
 
 SHOWN = ("acc", "aia", "acc_auc")  # the measures that are set against cost, by name
 UNIT = "er"  # the method whose runs without anything added cost 1
+Machine = frozenset[str | None]
+Timed = tuple[Machine, float]  # where, and how many seconds
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Costs:
     Of several kinds of plain ER, the unit of a group is the one with its net and batch size (or else its net, or any),
     whatever the memory holds, that replays least.
     A cost is the time to learn the stream once, without tests, in CPU seconds; runs that did not record them have no
-    cost. Where not even plain ER did, it is seconds of a clock, which count other programs too.
+    cost. Where not even plain ER did, it is seconds of a clock, which count other programs too. Time is compared
+    between machines of one kind only, so a run on a kind on which its unit was not run has no cost either.
     """
 
     of: dict[str, Estimate]  # by label
@@ -47,21 +50,40 @@ class Costs:
         units = [group for group in grouped if _is_unit(group) and timed[group.label]]
         by_clock = not any(cpu_known(run) for group in units or grouped for run in timed[group.label])
         seconds = {
-            label: [learning_seconds(run, by_clock=by_clock) for run in runs if by_clock or cpu_known(run)]
+            label: [_timed(run, by_clock=by_clock) for run in runs if by_clock or cpu_known(run)]
             for label, runs in timed.items()
         }
         units = [group for group in units if seconds[group.label]]
         labels = {group.label: _unit_of(group, units) for group in grouped}
-        scales = {
-            label: fmean([each for one in unit for each in seconds[one]] or [1.0]) for label, unit in labels.items()
+        costs = {
+            label: Estimate.of(_in_units(mine, [each for unit in labels[label] for each in seconds[unit]]))
+            for label, mine in seconds.items()
         }
-        costs = {label: Estimate.of([each / scales[label] for each in values]) for label, values in seconds.items()}
         heading = "cost, ER = 1" if units else "seconds"
         return cls({label: cost for label, cost in costs.items() if cost}, labels, heading, by_clock)
 
     def mean(self, label: str) -> float:
         """Return the mean cost of a group, or infinity if it is not known."""
         return self.of[label].mean if label in self.of else inf
+
+
+def _timed(run: Results, *, by_clock: bool) -> Timed:
+    return machine_of(run), learning_seconds(run, by_clock=by_clock)
+
+
+def _in_units(mine: Sequence[Timed], units: Sequence[Timed]) -> list[float]:
+    """Return seconds in units of the mean of these on the same kind of machine; without any units, as they are."""
+    scales: dict[Machine, list[float]] = {}
+    for machine, each in units:
+        scales.setdefault(machine, []).append(each)
+    if not scales:
+        return [each for _, each in mine]
+    return [each / fmean(scales[machine]) for machine, each in mine if machine in scales]
+
+
+def machine_of(run: Results) -> Machine:
+    """Return the kinds of machines that a run was on; None stands for those of older runs, which did not record it."""
+    return frozenset(session.machine for session in run.sessions)
 
 
 def cpu_known(run: Results) -> bool:
@@ -181,4 +203,7 @@ def _title(grouped: Sequence[Group]) -> str:
 def _note(costs: Costs) -> str:
     """Return how the cost was measured."""
     how = "seconds of a clock, which count what else the machine did" if costs.by_clock else "CPU seconds"
-    return f"Cost: {how}, to learn the stream without tests; - where no run recorded it. Bounds are left out."
+    return (
+        f"Cost: {how}, to learn the stream without tests; - where no run recorded it, or "
+        "plain ER was not run on the same kind of machine. Bounds are left out."
+    )

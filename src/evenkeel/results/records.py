@@ -181,3 +181,4 @@ class Session:
     evaluating: float  # of these in tests, anytime points and diagnostics
     peak_bytes: int | None  # most memory the process held at once; None if the system does not report it
     learning_cpu: float | None = None  # seconds of all cores spent on learning alone; None in older files
+    machine: str | None = None  # its kind; None in older files
