@@ -9,7 +9,10 @@ from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
 
-@pytest.mark.parametrize(("method", "adaptor"), pairs("none", "cba"))
+TRAINED = [(method, adaptor) for method, adaptor in pairs("none", "cba") if METHODS[method]().trains]
+
+
+@pytest.mark.parametrize(("method", "adaptor"), TRAINED)
 def test_every_method_can_be_repeated_and_resumed(method: str, adaptor: str, tmp_path: Path) -> None:
     stream = images(batches=4)
     straight = learner(METHODS[method](), ADAPTORS[adaptor](), repeats=3)
@@ -19,9 +22,7 @@ def test_every_method_can_be_repeated_and_resumed(method: str, adaptor: str, tmp
     again = ek.Learner.load(tmp_path / "learner")
     assert again.repeats == 3
     records += learn_all(straight, stream[3:])
-    assert {record.updates for record in records if record.loss is not None} == (
-        {3} if straight.method.trains else set()
-    )
+    assert {record.updates for record in records} == {3}
     assert learn_all(again, stream[3:]) == records[3:]
     assert differences(snapshot(straight), snapshot(again)) == []
 

@@ -391,7 +391,7 @@ STRANGE: dict[str, Callable[[], list[Results]]] = {  # by name, how to make them
     "names": lambda: make_runs(
         1, ["_hidden", "a" * 200, "$x$ 日本語 🙂", "new\nline\x00\x1b\ud800"], diagnostics=False
     ),
-    "no-adaptor-alone": lambda: [make_run("a"), make_run("a", memory=50)],
+    "no-adaptor-alone": lambda: [make_run("a"), make_run("a", memory={"capacity": 50, "policy": "reservoir"})],
     "two-adaptors": lambda: [
         make_run(),
         make_run("ER + CBA", adaptor=True),
