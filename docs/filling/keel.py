@@ -43,7 +43,7 @@ def table(ledger: str, data: str, memory: str) -> str:
     rows = [
         [
             _name(group),
-            cost_text(costs.of.get(group.label), group),
+            cost_text(costs.of.get(group.label)),
             *(str(group.estimate(measure) or "-") for measure in measures),
             *(_lead(keel, group, measure) for measure in measures[:LEADS]),
             str(len(group.finished)),

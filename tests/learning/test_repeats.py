@@ -8,7 +8,6 @@ import evenkeel as ek
 from evenkeel.learning.probes import differences, snapshot
 from tests.helpers.streams import ADAPTORS, METHODS, images, learn_all, learner, pairs
 
-
 TRAINED = [(method, adaptor) for method, adaptor in pairs("none", "cba") if METHODS[method]().trains]
 
 

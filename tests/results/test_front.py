@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from evenkeel.results.formats import render, text_of
-from evenkeel.results.front import Costs, cpu_known, front_table, learning_seconds, points
+from evenkeel.results.front import Costs, cpu_known, front_tables, learning_seconds, points
 from evenkeel.results.groups import Group, groups
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.run_files import Results
+from evenkeel.results.table import ResultTable
 from tests.helpers.runs import make_run
 
 
@@ -18,6 +19,11 @@ def timed(name: str, cpu: float | None, *, skill: float = 0.0, seeds: int = 3, *
     """Return runs that took 20 seconds by the clock, 5 of them in tests, and so much CPU time in learning."""
     runs = [make_run(name, seed=seed, skill=skill, **settings) for seed in range(seeds)]
     return [replace(run, sessions=[replace(run.sessions[0], learning_cpu=cpu)]) for run in runs]
+
+
+def table_of(grouped: Sequence[Group], *names: Sequence[str]) -> ResultTable:
+    (table,) = front_tables(grouped, *names).values()
+    return table
 
 
 def front_of(grouped: Sequence[Group]) -> list[str]:
@@ -66,7 +72,7 @@ def test_the_unit_of_cost_is_plain_er() -> None:
     assert not costs.by_clock
 
 
-def test_of_several_kinds_of_plain_er_the_unit_has_the_same_net_and_batches_and_replays_least() -> None:
+def test_the_unit_has_the_same_net_and_batches_and_of_several_replays_least() -> None:
     slim, full = {"name": "resnet18", "width": 20}, {"name": "resnet18", "width": 64}
     small, large = {"replay": 10}, {"replay": 40}
     tens, twenties = {"size": 10}, {"size": 20}
@@ -79,8 +85,10 @@ def test_of_several_kinds_of_plain_er_the_unit_has_the_same_net_and_batches_and_
         *timed("mir", 90.0, net=full, learner=small, batches=tens),
         *timed("icarl", 30.0, net=full, learner=small, batches={"size": 32}),  # no ER has such batches
     ]
-    costs = [cost.mean for cost in Costs.measured(groups(runs)).of.values()]
-    assert costs == pytest.approx([1.0, 3.0, 1.0, 1.0, 2.0, 1.5, 0.5])
+    grouped = groups(runs)
+    costs = Costs.measured(grouped).of
+    assert [cost.mean for cost in costs.values()] == pytest.approx([1.0, 3.0, 1.0, 1.0, 2.0, 1.5])
+    assert [group.runs[0].label for group in grouped if group.label not in costs] == ["icarl"]
 
 
 def test_without_plain_er_costs_are_in_seconds() -> None:
@@ -105,7 +113,7 @@ def test_cpu_time_is_known_if_every_session_recorded_it() -> None:
 
 
 def test_a_method_without_a_cost_is_shown_last_and_never_on_the_front() -> None:
-    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 30.0, skill=4), *timed("icarl", None, skill=9)]))
+    table = table_of(groups([*timed("er", 10.0), *timed("derpp", 30.0, skill=4), *timed("icarl", None, skill=9)]))
     assert [row.cells[0].value for row in table.rows] == ["er", "derpp", "icarl"]
     last = table.rows[-1].cells
     assert last[1].value is None
@@ -118,7 +126,7 @@ def test_without_cpu_time_of_plain_er_costs_are_those_of_the_clock() -> None:
     costs = Costs.measured(grouped)
     assert costs.by_clock
     assert {cost.mean for cost in costs.of.values()} == {1.0}
-    assert "clock" in front_table(grouped).notes[0]
+    assert "clock" in table_of(grouped).notes[0]
 
 
 def test_only_methods_with_the_same_memory_are_rivals() -> None:
@@ -130,6 +138,9 @@ def test_only_methods_with_the_same_memory_are_rivals() -> None:
     ]
     found = points(groups(runs), MEASURES["acc"], Costs.measured(groups(runs)))
     assert [(point.rivals[0], point.on_front) for point in found] == [("200", True), ("20", True), ("20", False)]
+    tables = front_tables(groups(runs))
+    assert {memory: len(table.rows) for memory, table in tables.items()} == {"200": 1, "20": 2}
+    assert all(table.title.startswith(f"Memory {memory}, ") for memory, table in tables.items())
 
 
 @pytest.mark.parametrize(
@@ -172,12 +183,23 @@ def test_without_plain_er_on_the_same_kind_of_machine_a_run_has_no_cost() -> Non
 
 def test_a_cost_that_one_run_of_several_recorded_says_so() -> None:
     runs = [*timed("er", 10.0), *timed("derpp", 20.0, seeds=1), *timed("derpp", None)[1:], *timed("mir", 30.0, seeds=1)]
-    table = front_table(groups(runs))
+    table = table_of(groups(runs))
     assert [text_of(row.cells[1]) for row in table.rows] == ["1.00 ± 0.00", "2.00 (1 run)", "3.00"]
 
 
+def test_a_clock_that_did_not_move_says_nothing() -> None:
+    costs = Costs.measured(groups([*timed("er", 0.0, seeds=1), *timed("er", 8.0)[1:], *timed("derpp", 0.0)]))
+    assert {label: (cost.mean, cost.n) for label, cost in costs.of.items()} == {"er": (1.0, 2)}
+
+
+def test_unfinished_runs_are_counted_below_the_table() -> None:
+    stopped = make_run("mir", stop=60)
+    assert "Unfinished runs are left out: 1." in table_of(groups([*timed("er", 10.0), stopped])).notes
+    assert len(table_of(groups(timed("er", 10.0))).notes) == 1
+
+
 def test_a_csv_file_says_what_is_on_the_front() -> None:
-    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=-4)]), ["acc"])
+    table = table_of(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=-4)]), ["acc"])
     header, *rows = (line.split(",") for line in render(table, "csv").splitlines())
     assert header[-2:] == ["ACC on the front", "seeds"]
     assert [row[-2] for row in rows] == ["1", "0"]
@@ -194,7 +216,7 @@ def test_steps_that_an_interruption_repeats_are_not_counted_twice() -> None:
 
 
 def test_the_table_has_a_row_per_method_with_a_star_on_the_front() -> None:
-    table = front_table(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=4), *timed("clser", 30.0, skill=-4)]))
+    table = table_of(groups([*timed("er", 10.0), *timed("derpp", 20.0, skill=4), *timed("clser", 30.0, skill=-4)]))
     assert table.columns == ["", "cost, ER = 1", "ACC ↑", "average incremental accuracy ↑", "ACC_AUC ↑", "seeds"]
     assert [row.cells[0].value for row in table.rows] == ["er", "derpp", "clser"]
     assert [text_of(row.cells[1]) for row in table.rows] == ["1.00 ± 0.00", "2.00 ± 0.00", "3.00 ± 0.00"]

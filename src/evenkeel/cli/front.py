@@ -23,19 +23,22 @@ def front_command(
     from evenkeel.report.page import write_front
     from evenkeel.report.scene import scenes
     from evenkeel.results.formats import FORMATS
-    from evenkeel.results.front import front_table
+    from evenkeel.results.front import front_tables
     from evenkeel.results.groups import benchmark, place_names
 
     one_of("format", format, FORMATS)
     runs = read_runs(folders)
-    shown = [(scene.first, table) for scene in scenes(runs) if (table := front_table(scene.groups)).rows]
-    if not shown:
+    by_scene = [(scene.first, by_size) for scene in scenes(runs) if (by_size := front_tables(scene.groups))]
+    if not by_scene:
         raise RunError("There is no front to show: none of these runs is finished with tests and a recorded time.")
-    tables = [table for _, table in shown]
-    if len(tables) > 1:
-        first = [run for run, _ in shown]
-        places = place_names(first, list(map(benchmark, first)))
-        tables = [table.on(place) for table, place in zip(tables, places, strict=True)]
+    first = [run for run, _ in by_scene]
+    places = place_names(first, list(map(benchmark, first)))
+    shown = {
+        f"{place}, memory {memory}": table
+        for place, (_, by_size) in zip(places, by_scene, strict=True)
+        for memory, table in by_size.items()
+    }
+    tables = [table.on(place) for place, table in shown.items()] if len(shown) > 1 else list(shown.values())
     show(tables, format, path)
     if page is not None:
         with notes.status("Drawing"):

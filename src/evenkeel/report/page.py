@@ -58,7 +58,10 @@ def write_front(runs: Sequence[Results], path: Path) -> None:
         if (section := front(scene)) is not None
     ]
     if not blocks:
-        raise RunError("There is no front to draw: fewer than three methods have finished runs with recorded times.")
+        raise RunError(
+            "There is no front to draw: fewer than three methods with the same memory have finished runs with recorded "
+            "times, on a kind of machine on which plain ER was run, if it was."
+        )
     save(render("Accuracy and cost", blocks), path, "page")
 
 
