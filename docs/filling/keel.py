@@ -126,8 +126,8 @@ def draw(figure: Figure) -> None:
         ticks = [tick for tick in (1, 2, 3, 4, 6, 8) if tick <= 1.2 * known[-1].cost.mean]
         axes.set_xticks(ticks, map(str, ticks))
         axes.set_xticks([], minor=True)
-        axes.set_xlim(0.9, 1.7 * known[-1].cost.mean)
-        _write_names(axes, named)
+        axes.set_xlim(0.5, 1.7 * known[-1].cost.mean)
+        _write_names(axes, known, named)
 
 
 def _colour(point: Point) -> str:
@@ -138,29 +138,38 @@ def _is_keel(point: Point) -> bool:
     return _name(point.group).startswith(KEEL)
 
 
-def _write_names(axes: Axes, named: Sequence[Point]) -> None:
-    """Write the methods' names to the right of their points, moved down where one would stand on another or a dot."""
-    line, letter, dot = 9.0, 4.0, 3.0  # in points, like the places below
-    ordered = sorted(named, key=lambda each: -each.value.mean)
-    ats = [(point.cost.mean, point.value.mean) for point in ordered]
-    places = [tuple(axes.transData.transform(at) * 72 / axes.figure.dpi) for at in ats]
-    taken = [(across - dot, across + dot, height) for across, height in places]  # from, to, height
-    for point, (across, height) in zip(ordered, places, strict=True):
-        name = _name(point.group)
+def _write_names(axes: Axes, known: Sequence[Point], named: Sequence[Point]) -> None:
+    """Write names next to their points, as near as none stands on another or a dot; a line leads to one that is far."""
+    line, letter, dot, far = 8.5, 4.4, 3.0, 13.0  # in points, like the places below
+
+    def place_of(point: Point) -> tuple[float, float]:
+        across, height = axes.transData.transform((point.cost.mean, point.value.mean)) * 72 / axes.figure.dpi
+        return across, height
+
+    left, _ = axes.transAxes.transform((0, 0)) * 72 / axes.figure.dpi
+    taken = [(across - dot, across + dot, height) for across, height in map(place_of, known)]  # from, to, height
+    tries = [(side, 5 + away * way) for away in range(60) for side in (1, -1) for way in (-1, 1)]  # up a bit: no line
+    for point in sorted(named, key=lambda each: -each.value.mean):
+        name, (across, height) = _name(point.group), place_of(point)
         name = SHORT.get(name, name)
-        begin, down = across + 5, -5.0  # not on the line of the front
-        end = begin + letter * len(name)
-        while any(begin < to and start < end and abs(height - down - other) < line for start, to, other in taken):
-            down += 1
-        taken.append((begin, end, height - down))
+        width = letter * len(name)
+        for side, up in sorted(tries, key=lambda each: abs(each[1] - 5) + (10 if each[0] < 0 else 0)):
+            begin = across + 5 if side > 0 else across - 5 - width
+            spot = (begin, begin + width, height + up)
+            is_free = all(spot[0] >= to or start >= spot[1] or abs(spot[2] - at) >= line for start, to, at in taken)
+            if is_free and begin > left:
+                break
+        taken.append(spot)
         axes.annotate(
             name,
             (point.cost.mean, point.value.mean),
-            (5, -down),
+            (5 * side, up),
             textcoords="offset points",
             fontsize=7,
             color=_colour(point),
+            ha="left" if side > 0 else "right",
             va="center",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.5, "color": _colour(point)} if abs(up) > far else None,
         )
 
 

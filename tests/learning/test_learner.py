@@ -558,6 +558,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "statistics": ({"statistics": "reply"}, "Did you mean 'replay'"),
     "statistics of a joint forward": ({"statistics": "replay", "method": ek.SSIL()}, "this method joins them"),
     "normalize": ({"normalize": ([0.5], [0.0])}, "std above zero"),
+    "normalize by one number": ({"normalize": 5}, "two numbers"),
+    "normalize by words": ({"normalize": ("mean", "std")}, "two numbers"),
+    "normalize by three": ({"normalize": (0.1, 0.2, 0.3)}, "two numbers"),
     "optimizer": ({"optimizer": SGD([nn.Parameter(torch.zeros(1))], lr=1)}, "not the net's"),
 }
 

@@ -116,18 +116,18 @@ def _parts(topic: str) -> "ResultTable":
 
 def _presets(text: str) -> "list[ResultTable]":
     """Return the presets, and the parts that names of others are made of, or these names if there is a text."""
-    from evenkeel.config.composition import FAMILIES, KINDS, data_of, family, names
+    from evenkeel.config.composition import FAMILIES, KINDS, about, family, names
     from evenkeel.config.loading import presets
     from evenkeel.results.table import ResultTable, Row
 
-    own = [Row.of(name, about) for name, about in presets().items()]
+    own = [Row.of(name, what) for name, what in presets().items()]
     tables = [ResultTable("Presets: evenkeel run NAME", ["preset", "description"], own)]
     for each in FAMILIES:
         pattern = f"{each}/<{KINDS[0]}>" + "".join(f"[-<{kind}>]" for kind in KINDS[1:] if family(each)[kind])
         title = f"Presets by composition: evenkeel run {pattern}"
         parts = [(kind, name, part) for kind in KINDS for name, part in family(each)[kind].items()]
         rows = [Row.of(kind, name, part.get("about", part.get("title", "").strip(", "))) for kind, name, part in parts]
-        named = [Row.of(name, data_of(each, name)) for name in names(each)]
+        named = [Row.of(name, about(each, name)) for name in names(each)]
         composed = ResultTable(title, ["preset", "description"], named)
         tables.append(composed if text else ResultTable(title, ["part", "name", "description"], rows))
     return tables

@@ -65,10 +65,11 @@ def names(family_name: str) -> Iterator[str]:
         yield f"{family_name}/{'-'.join(part for part in parts if part)}"
 
 
-def data_of(family_name: str, name: str) -> str:
-    """Return what a preset says of its data, the first part of its name."""
-    ((_, part), *_) = _parts(family(family_name), name.removeprefix(f"{family_name}/"), KINDS) or [("", {})]
-    return str(part.get("about", ""))
+def about(family_name: str, name: str) -> str:
+    """Return what the parts that a preset's name is made of say of themselves."""
+    parts = _parts(family(family_name), name.removeprefix(f"{family_name}/"), KINDS) or []
+    said_better = {part.get("extends") for _, part in parts if "about" in part}
+    return "; ".join(part["about"] for key, part in parts if "about" in part and key not in said_better)
 
 
 def _alone(family_name: str) -> Iterator[str]:

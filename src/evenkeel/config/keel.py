@@ -38,9 +38,10 @@ def keel(
 ) -> Learner:
     """Return a learner with the recipe that this library recommends; presets/keel.toml says how it was chosen.
 
-    budget: what learning may cost, in units of plain experience replay with the same batches; the recipe is the most
-    expensive one within it. The other arguments are those of `Learner`; which augmentation helps depends on your data,
-    and a draw from memory (`replay`) is best as large as your batches.
+    budget: about what learning may cost, in units of plain experience replay with the same batches; the recipe is the
+    one with the most updates within it (docs/keel.md has what each costs, measured). The other arguments are those of
+    `Learner`; which augmentation helps depends on your data, and a draw from memory (`replay`) is best as large as your
+    batches.
 
     >>> from evenkeel.learning.zoo import mlp
     >>> learner = keel(mlp(features=4, classes=2), memory=10)

@@ -228,7 +228,7 @@ class LearnerConfig(StrictModel):
         if self.adaptor and method.no_adaptor:
             raise ConfigError(
                 f"adaptor.name = {self.adaptor['name']!r} cannot be combined with method.name = "
-                f"{self.method['name']!r}: {method.no_adaptor}."
+                f'{self.method["name"]!r}: {method.no_adaptor}. Leave the adaptor out: adaptor.name = "none".'
             )
         try:
             require_settings(method, seed=self.seed, **self.learner.arguments())

@@ -13,6 +13,7 @@ from evenkeel.learning.texts import NEEDS_ENCODER, are_texts, packed
 from evenkeel.learning.torch_utils import are_finite, sent
 
 Moments = tuple[Any, Any]  # mean and standard deviation: one number, or one per channel or feature
+MOMENTS = "normalize must be (mean, std): two numbers, or two sequences of equal length; std above zero."
 
 
 class InputSpec:
@@ -23,7 +24,7 @@ class InputSpec:
     """
 
     def __init__(self, like: Tensor, normalize: Moments | None, encoder: Encoder | None = None) -> None:
-        self.normalize = None if normalize is None else (_numbers(normalize[0]), _numbers(normalize[1]))
+        self.normalize = None if normalize is None else _as_numbers(normalize)
         self.shape: tuple[int, ...] | None = None  # of a sample; None before the first batch
         self.dtype: torch.dtype | None = None
         self.encoder = encoder  # what turns samples into those that are stored; None: they are stored as they are
@@ -34,8 +35,6 @@ class InputSpec:
             raise SettingsError("normalize is for numbers, but the encoder takes texts. Leave it out.")
         if self.normalize is not None:
             mean, std = self.normalize
-            if len(mean) != len(std) or not all(value > 0 for value in std):
-                raise SettingsError("normalize must be (mean, std): two sequences of equal length, std above zero.")
             self._moments = _like(mean, like), _like(std, like)
             self._of_bytes = 255.0 * self._moments[0], 255.0 * self._moments[1]
 
@@ -162,6 +161,16 @@ _TORCH_DTYPES = ("float16", "float32", "float64", "int16", "int32", "int64")
 
 def _like(values: Sequence[float], weight: Tensor) -> Tensor:
     return torch.tensor(values, dtype=weight.dtype).to(weight.device)
+
+
+def _as_numbers(normalize: Moments) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    try:
+        mean, std = map(_numbers, normalize)
+    except (TypeError, ValueError):
+        raise SettingsError(MOMENTS) from None
+    if len(mean) != len(std) or not all(value > 0 for value in std):
+        raise SettingsError(MOMENTS)
+    return mean, std
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from evenkeel.config.own import admit
 from evenkeel.config.parts import ConfigError, PartSettings
 from evenkeel.config.schema import PLACES, LearnerConfig, StrictModel, Threads
 from evenkeel.errors import InputError, nearest, some
+from evenkeel.learning.methods import METHODS
 from evenkeel.learning.texts import TEXT_BYTES, packed
 
 Label = StrictStr | StrictInt
@@ -157,6 +158,14 @@ class ServiceConfig(LearnerConfig):
         default = {"name": "convnet" if "size" in tables["input"] else "mlp"}
         net = tables.get("net", {})
         return {**tables, "net": {**default, **net} if isinstance(net, Mapping) else net}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _adaptor_for_method(cls, tables: Any) -> Any:
+        """Have no adaptor by default with a method that cannot have one."""
+        method = tables.get("method") if isinstance(tables, Mapping) else None
+        known = METHODS.get(str(method.get("name"))) if isinstance(method, Mapping) else None
+        return {"adaptor": None, **tables} if known is not None and known.no_adaptor else tables
 
     @model_validator(mode="after")
     def _suits_a_service(self) -> "ServiceConfig":

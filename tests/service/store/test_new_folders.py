@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evenkeel.config.keel import recipe
+from evenkeel.errors import SettingsError
 from evenkeel.service.config import ServiceConfig
 from evenkeel.service.store.model_folder import ModelFolder
 
@@ -45,6 +46,14 @@ def test_a_config_that_names_a_method_or_an_adaptor_means_what_it_did(
     config = created(tmp_path / "model", VECTORS | given).read()
     assert (config.adaptor or {}).get("name") == adaptor
     assert not config.learner.average
+
+
+@pytest.mark.parametrize("method", ["scr", "gdumb"])
+def test_a_method_that_takes_no_adaptor_gets_none(tmp_path: Path, method: str) -> None:
+    folder = created(tmp_path / "model", VECTORS | {"method": {"name": method}})
+    assert folder.read().adaptor is None
+    with pytest.raises(SettingsError, match=r'Leave the adaptor out: adaptor\.name = "none"'):
+        folder.read(VECTORS | {"method": {"name": method}, "adaptor": {"name": "cba"}})
 
 
 def test_the_same_config_given_again_means_the_same_learner(tmp_path: Path) -> None:
