@@ -123,10 +123,12 @@ def draw(figure: Figure) -> None:
             if point in named:
                 axes.errorbar(*at, yerr=point.value.half or 0.0, elinewidth=0.8, ecolor=colour, alpha=0.4)
         axes.set(title=title, xlabel=costs.unit, ylabel="ACC, %", xscale="log")
-        ticks = [tick for tick in (1, 2, 3, 4, 6, 8) if tick <= 1.2 * known[-1].cost.mean]
-        axes.set_xticks(ticks, map(str, ticks))
+        axes.set_xticks(ticks := (1, 2, 4, 8), map(str, ticks))
         axes.set_xticks([], minor=True)
-        axes.set_xlim(0.5, 1.7 * known[-1].cost.mean)
+        values = [point.value.mean for point in named]
+        span = max(values) - min(values)
+        axes.set_ylim(min(values) - 0.4 * span, max(values) + 0.2 * span)
+        axes.set_xlim(0.5, 2 * max(point.cost.mean for point in named))
         _write_names(axes, known, named)
 
 
@@ -147,6 +149,7 @@ def _write_names(axes: Axes, known: Sequence[Point], named: Sequence[Point]) -> 
         return across, height
 
     left, _ = axes.transAxes.transform((0, 0)) * 72 / axes.figure.dpi
+    _, top = axes.transAxes.transform((1, 1)) * 72 / axes.figure.dpi
     taken = [(across - dot, across + dot, height) for across, height in map(place_of, known)]  # from, to, height
     tries = [(side, 5 + away * way) for away in range(60) for side in (1, -1) for way in (-1, 1)]  # up a bit: no line
     for point in sorted(named, key=lambda each: -each.value.mean):
@@ -157,7 +160,7 @@ def _write_names(axes: Axes, known: Sequence[Point], named: Sequence[Point]) -> 
             begin = across + 5 if side > 0 else across - 5 - width
             spot = (begin, begin + width, height + up)
             is_free = all(spot[0] >= to or start >= spot[1] or abs(spot[2] - at) >= line for start, to, at in taken)
-            if is_free and begin > left:
+            if is_free and begin > left and spot[2] < top - line / 2:
                 break
         taken.append(spot)
         axes.annotate(
