@@ -46,6 +46,14 @@ def test_a_claim_counts_pairs_with_an_interval_and_lists_all_that_were_run() -> 
     assert "- **Online, CBA lowers forgetting (FM): not run.** The paper has 0 pairs." in text
 
 
+def test_a_single_seed_has_no_interval_to_speak_of() -> None:
+    pair = Pair("table1", "acc", "ER, A, memory 1", Estimate.of([2.0]), 3.0)
+    first, second, *_ = conclusions([pair]).splitlines()
+    assert first.endswith("too few seeds to tell, as no pair has 3.** 1 of the paper's 1 pairs was run:")
+    assert second == "  - ER, A, memory 1: +2.0, 1 seed; the paper +3.0: too few seeds to tell"
+    assert "by means over 1 seed: online" in on_the_whole([pair])
+
+
 def test_the_whole_is_counted_by_signs_and_averaged_by_method() -> None:
     one, two, less = Estimate.of([2.0]), Estimate.of([1.0, 3.0]), Estimate.of([-1.0, -2.0, -3.0])
     acc = [("ER, A, memory 1", one, 1.0), ("ER, B, memory 1", less, 3.0), ("DER++, A, memory 1", two, 5.0)]
@@ -56,7 +64,7 @@ def test_the_whole_is_counted_by_signs_and_averaged_by_method() -> None:
     assert "lowers forgetting in 1 of 2 pairs and raises ACC in 2 of 3." in text
     assert "-2.0 to +2.0 (in the paper's same cells +1.0 to +3.0) with ER; " in text
     assert "+2.0 (in the paper's same cells +5.0) with DER++." in text
-    assert "by means over 1 to 3 seeds" in text
+    assert "by means over 1 to 3 seeds, whose intervals follow: online" in text
     assert on_the_whole(others) == ""
 
 

@@ -105,8 +105,9 @@ def on_the_whole(every: Sequence[Pair]) -> str:
     raised, lowered = (sum(pair.agrees for pair in each) for each in (acc, fm))
     by_method = {pair.method: [each for each in acc if each.method == pair.method] for pair in acc}
     seeds = seeds_text([pair.ours.n for pair in acc if pair.ours is not None])
+    intervals = ", whose intervals follow" if any(pair.ours.half is not None for pair in acc if pair.ours) else ""
     return (
-        f"**On the whole**, by means over {seeds}, whose intervals follow: online, CBA lowers forgetting in {lowered} "
+        f"**On the whole**, by means over {seeds}{intervals}: online, CBA lowers forgetting in {lowered} "
         f"of {len(fm)} pairs and raises ACC in {raised} of {len(acc)}. The gains in ACC are "
         f"{'; '.join(f'{_gains(mine)} with {method}' for method, mine in by_method.items())}.\n"
     )
@@ -138,10 +139,10 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
     yes, no = (sum(pair.shown == sign for pair in intervals) for sign in (1, -1))
     unclear = sum(pair.open for pair in intervals)
     others = f"{f', {unclear} cannot be told' if unclear else ''}{f', the opposite in {no}' if no else ''}"
-    yield (
-        f"- **{claim}: shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{others}.** "
-        f"{len(ran)} of the paper's {len(mine)} pairs were run:"
-    )
+    shown = f"shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{others}"
+    verdict = shown if intervals else f"too few seeds to tell, as no pair has {ENOUGH}"
+    were = "was" if len(ran) == 1 else "were"
+    yield f"- **{claim}: {verdict}.** {len(ran)} of the paper's {len(mine)} pairs {were} run:"
     yield from (f"  - {pair}: {pair.verdict}" for pair in ran)
 
 
