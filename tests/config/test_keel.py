@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import evenkeel as ek
-from evenkeel.config.composition import family, names
+from evenkeel.config.composition import about, family, names
 from evenkeel.config.keel import recipe
 from evenkeel.errors import SettingsError
 from evenkeel.experiment.config import load_config
@@ -91,3 +91,9 @@ def test_how_it_was_chosen_and_compared_can_be_repeated(path: Path) -> None:
         assert search.file.tasks < scenario["tasks"]  # never on a whole stream
     else:
         assert {config.name for config in read_grid(path)} & {"keel", "keel 3x", "keel 8x"}
+
+
+def test_a_preset_is_described_by_all_parts_of_its_name() -> None:
+    assert about("keel", "keel/digits-3x") == "Handwritten digits, 5 tasks of 2 classes; three updates for each batch"
+    prior = about("paper", "paper/cifar10-derpp-cba-prior")  # which extends cba, and says more
+    assert prior == "Split CIFAR-10, 5 tasks of 2 classes; DER++; with CBA, which is also given the running class prior"

@@ -3,14 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenkeel.cli.console import Device, notes, print_table, progress
-from evenkeel.cli.service import AT_ONCE, LabelColumn, SampleColumn, Source, newest, open_model_folder
+from evenkeel.cli.service import AT_ONCE, LabelColumn, SampleColumn, Source, chunks, newest, open_model_folder
 from evenkeel.errors import DataError, SettingsError, some
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def _answered(learner: "Learner", config: "ServiceConfig", feed: "Iterator[Any]"
     from evenkeel.service.samples import unpack
 
     known = dict.fromkeys(learner.classes)
-    while items := list(islice(feed, AT_ONCE)):
+    for items in chunks(feed, AT_ONCE):
         predicted = learner.predict(unpack([item.x for item in items], config.input))
         yield Pairs(zip([as_known(item.label, known) for item in items], predicted.tolist(), strict=True))
 
