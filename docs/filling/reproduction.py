@@ -20,7 +20,7 @@ SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by tab
 
 def gains() -> str:
     """Draw all paired gains: ours with intervals, or by seed, and the paper's."""
-    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.ours]
+    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.ours and pair.part in SETTINGS]
     rows = sum(pair.measure == "acc" for pair in every)
     return draw(lambda figure: _onto(figure, every), width=7.2, height=0.75 + 0.24 * rows)
 
@@ -46,9 +46,7 @@ def _onto(figure: Figure, every: Sequence[Pair]) -> None:
             )
             axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
         axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
-        axes.set_yticks(
-            [-place for place in range(len(mine))], [f"{SETTINGS[pair.table]}{pair.label}" for pair in mine]
-        )
+        axes.set_yticks([-place for place in range(len(mine))], [f"{SETTINGS[pair.part]}{pair.label}" for pair in mine])
         axes.set_ylim(0.6 - len(mine), 0.6)
 
 

@@ -10,15 +10,20 @@ from evenkeel.results.groups import ENOUGH, Estimate, gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES
 
 MAIN = "table1"
-CLAIMS = {  # by table and measure: what a gain of the paper's sign means
+PROPOSED = "er-cba"  # the row of Table 5 that the others vary
+CLAIMS = {  # by table, or row of Table 5, and measure: what a difference of the paper's sign means
     (MAIN, "acc"): "Online, CBA raises the accuracy at the end (ACC)",
     (MAIN, "fm"): "Online, CBA lowers forgetting (FM)",
     ("table3", "acc"): "On blurry streams, CBA raises ACC",
     ("table3", "fm"): "On blurry streams, CBA lowers FM",
     ("table4", "acc"): "Offline, CBA raises ACC",
     ("table4", "fm"): "Offline, CBA lowers FM",
+    ("er-cba-joint", "acc"): "Trained end to end instead of bi-level, CBA gives a lower ACC",
+    ("er-cba-joint-memory", "acc"): "Trained end to end with the loss on the memory too, CBA gives a lower ACC",
+    ("er-cba-64", "acc"): "With 64 hidden units instead of 256, CBA gives a lower ACC",
+    ("er-cba-1024", "acc"): "With 1,024 hidden units instead of 256, CBA gives a higher ACC",
 }
-OPEN = "cannot be told: no gain and the paper's gain are both within our interval"
+OPEN = "open: no gain and the paper's gain are both within our interval"
 UNCLAIMED = {  # by measure: what the paper does not report of its main table
     "learning_accuracy": "learning accuracy (of a task right after it was learned)",
     "learning_within": "within-task learning accuracy (only the task's own classes compete)",
@@ -27,9 +32,9 @@ UNCLAIMED = {  # by measure: what the paper does not report of its main table
 
 @dataclass(frozen=True)
 class Pair:
-    """A method without and with CBA: the gain in one measure, ours and the paper's."""
+    """A method without and with CBA, or with the proposed adaptor and another: the gain, ours and the paper's."""
 
-    table: str
+    part: str  # of the paper: a table, or a row of Table 5
     measure: str
     label: str  # such as ER, CIFAR-10, memory 500
     ours: Estimate | None  # paired by seed; None: no common seed is finished
@@ -75,21 +80,29 @@ class Pair:
 
 
 def pairs(ledger: Ledger, net: str) -> list[Pair]:
-    """Return all pairs of the tables with claims, in the paper's order, with what is finished of them."""
+    """Return all pairs that claims are about, in the paper's order, with what is finished of them."""
     found = []
-    for name in dict.fromkeys(table for table, _ in CLAIMS):
+    for name in ("table1", "table3", "table4", "table5"):
         table = paper_table(name, net=net)
         for cell in table.cells:
-            base = without(table.cells, cell)
+            ablated = name == "table5"
+            base = _proposed(table.cells, cell) if ablated else without(table.cells, cell)
             if base is None:
                 continue
             common = paired(finished_group(base, ledger), finished_group(cell, ledger))
             differences = zip(cell.values, base.values, strict=True)
             printed = dict(zip(table.values, (after - before for after, before in differences), strict=True))
+            part, label = (cell.row, _label(cell)) if ablated else (name, _label(base))
             for measure in (*table.values, *(UNCLAIMED if name == MAIN else ())):
-                ours = gain(MEASURES[measure], common)
-                found.append(Pair(name, measure, _label(base), ours, printed.get(measure)))
+                found.append(Pair(part, measure, label, gain(MEASURES[measure], common), printed.get(measure)))
     return found
+
+
+def _proposed(cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:
+    """Return the cell of Table 5 with the proposed adaptor, if a claim compares `cell` with it."""
+    if (cell.row, "acc") not in CLAIMS:
+        return None
+    return next(each for each in cells if (each.data, each.memory, each.row) == (cell.data, cell.memory, PROPOSED))
 
 
 def _label(cell: PaperCell) -> str:
@@ -98,7 +111,7 @@ def _label(cell: PaperCell) -> str:
 
 def on_the_whole(every: Sequence[Pair]) -> str:
     """Return sentences in Markdown: what CBA changes in the pairs of the main table that were run, and by method."""
-    ran = [pair for pair in every if pair.table == MAIN and pair.ours is not None]
+    ran = [pair for pair in every if pair.part == MAIN and pair.ours is not None]
     acc, fm = ([pair for pair in ran if pair.measure == measure] for measure in ("acc", "fm"))
     if not acc:
         return ""
@@ -126,7 +139,7 @@ def _span(gains: Sequence[float]) -> str:
 
 def conclusions(every: Sequence[Pair]) -> str:
     """Return a list in Markdown: each claim, in how many pairs our runs show it, and the gains behind that."""
-    by_claim = {claim: [pair for pair in every if (pair.table, pair.measure) == key] for key, claim in CLAIMS.items()}
+    by_claim = {claim: [pair for pair in every if (pair.part, pair.measure) == key] for key, claim in CLAIMS.items()}
     return "\n".join(line for claim, mine in by_claim.items() for line in _conclusion(claim, mine))
 
 
@@ -138,7 +151,7 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
     intervals = [pair for pair in ran if pair.ours is not None and pair.ours.half is not None]
     yes, no = (sum(pair.shown == sign for pair in intervals) for sign in (1, -1))
     unclear = sum(pair.open for pair in intervals)
-    others = f"{f', {unclear} cannot be told' if unclear else ''}{f', the opposite in {no}' if no else ''}"
+    others = f"{f', open in {unclear}' if unclear else ''}{f', the opposite in {no}' if no else ''}"
     shown = f"shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{others}"
     verdict = shown if intervals else f"too few seeds to tell, as no pair has {ENOUGH}"
     were = "was" if len(ran) == 1 else "were"
