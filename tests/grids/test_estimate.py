@@ -75,6 +75,14 @@ def test_of_two_finished_seeds_the_faster_counts_and_lost_usage_does_not(tmp_pat
     assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 1200
 
 
+def test_more_threads_take_at_most_as_long(tmp_path: Path) -> None:
+    slower = (digits("limits.train=3"), 500.0)  # by its ratio the others would take longer
+    one = Estimator(finished(tmp_path / "one", (digits("threads=1"), 0.001), slower), HERE)
+    assert one.seconds(digits("threads=2")) == one.seconds(digits("threads=1", "seed=3")) == 0.001
+    two = Estimator(finished(tmp_path / "two", (digits("threads=2"), 0.001), slower), HERE)
+    assert two.seconds(digits("threads=1")) > 0.001  # fewer threads may take longer
+
+
 def test_runs_on_another_kind_of_machine_say_nothing(tmp_path: Path) -> None:
     runs = [(digits(f"seed={seed}"), seconds) for seed, seconds in enumerate((5000.0, 5001.0, 70.0))]
     ledger = finished(tmp_path, *runs)

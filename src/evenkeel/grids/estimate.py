@@ -26,6 +26,7 @@ from evenkeel.learning.nets import Net
 from evenkeel.learning.texts import packed
 from evenkeel.results.run_files import sessions_of, started_of
 
+Setting = tuple[str, int]  # what runs have in common that take equally long: all but the seed, and the threads of torch
 COMPARABLE = {"net", "data", "batches"}  # parts of a config in which runs agree whose times are compared
 
 
@@ -44,21 +45,21 @@ class Estimator:
     """An estimator of the seconds of a run, by the finished runs of a ledger on this kind of machine.
 
     A run with the same settings and threads takes as long as the median of those, of two the faster, as a busy machine
-    only adds time. For other settings a few batches are timed, and what follows from them, which leaves out herding,
-    teachers and a busy machine, is multiplied by the median ratio of real to computed seconds over the finished
-    settings with the same net, data and batches. An estimate is also a check: a config that does not fit its data, or
-    data that is missing, raises the same error here as in the run.
+    only adds time; with more threads it takes at most as long. For other settings a few batches are timed, and what
+    follows from them, which leaves out herding, teachers and a busy machine, is multiplied by the median ratio of real
+    to computed seconds over the finished settings with the same net, data and batches. An estimate is also a check: a
+    config that does not fit its data, or data that is missing, raises the same error here as in the run.
     """
 
     def __init__(self, ledger: Ledger, execution: Execution, progress: Progress = lambda *_: None) -> None:
         self._root = None if execution.data is None else Path(execution.data)
         self._threads, self._device, self._progress = execution.threads, execution.device, progress
-        self._extents: dict[str, Extent] = {}
+        self._extents: dict[Setting, Extent] = {}
         self._latest: tuple[str, Setup, float] | None = None  # the next setting is often on the same data
         self._costs: dict[str, tuple[float, float]] = {}
         self._ratios: dict[str, float] = {}
-        self._finished: dict[str, Config] = {}  # by setting, as all that follow
-        self._took: dict[str, list[float]] = {}  # seconds without reading data
+        self._finished: dict[Setting, Config] = {}
+        self._took: dict[Setting, list[float]] = {}  # seconds without reading data
         for entry in ledger.entries():
             place = ledger.place(entry.key)
             with suppress(SettingsError):  # a run of another version, or on the user's own data
@@ -72,8 +73,12 @@ class Estimator:
         return self._extent(config).steps
 
     def seconds(self, config: Config) -> float:
-        extent, took = self._extent(config), self._took.get(self._setting(config))
-        return extent.start + (median_low(took) if took else self._computed(config) * self._ratio(config))
+        extent, setting = self._extent(config), self._setting(config)
+        if setting in self._took:
+            return extent.start + median_low(self._took[setting])
+        (runs, threads) = setting
+        fewer = [median_low(took) for (same, less), took in self._took.items() if same == runs and less < threads]
+        return extent.start + min([self._computed(config) * self._ratio(config), *fewer])
 
     def _computed(self, config: Config) -> float:
         extent = self._extent(config)
@@ -114,9 +119,8 @@ class Estimator:
             )
         return self._extents[setting]
 
-    def _setting(self, config: Config) -> str:
-        """Return what runs have in common that take equally long: all but the seed, and the threads of torch."""
-        return f"{run_key(config.model_copy(update={'seed': 0}))} {config.threads or self._threads}"
+    def _setting(self, config: Config) -> Setting:
+        return run_key(config.model_copy(update={"seed": 0})), config.threads or self._threads
 
     def _machine(self, config: Config) -> str:
         return machine_kind(find_device(self._on(config)))
