@@ -216,6 +216,14 @@ def test_a_run_that_did_not_fit_is_tried_again_when_another_has_ended(tmp_path: 
     assert not grid.left
 
 
+def test_no_more_runs_are_active_than_the_budget_counts_with(tmp_path: Path) -> None:
+    runs = {run_key(each): each for each in (config("er_ace", seed) for seed in range(3))}
+    plan = Budget(1e6, cost, lambda _: 0.0, clock=Clock(), at_once=1)
+    grid = Grid(Ledger(tmp_path), runs.values(), Execution(workers=3, save_every=0), plan)
+    assert max(len(now.working) for now in grid.go()) == 1
+    assert len(grid.finished) == 3
+
+
 def test_active_runs_stop_when_the_budget_is_over_and_resume_later(tmp_path: Path) -> None:
     whole = ek.load_config("digits", ["limits.train=100", "threads=1"])
     plan, clock = budget(1e6)

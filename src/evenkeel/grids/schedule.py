@@ -83,10 +83,12 @@ class Grid:
         done = {*self.finished}
         ordered = self.runs if self.budget is None else self.budget.in_order(self.runs)
         self.waiting = deque(key for key in ordered if key not in done)
+        # A budget's estimates hold for runs that have a core each, of which workers may be more.
+        slots = launcher.slots if self.budget is None else min(launcher.slots, self.budget.at_once)
         lives = {key: _Lives(len(self.ledger.failures(key))) for key in self.waiting}
         try:
             while self.waiting or self.working:
-                for key in self._next(launcher.slots - len(self.working)):
+                for key in self._next(slots - len(self.working)):
                     self.working[key] = launcher.start(self._job(key, launcher.threads))
                 yield self
                 ended = [key for key, each in self.working.items() if not each.at_work()]
