@@ -102,3 +102,11 @@ def test_what_is_not_known_is_empty(tmp_path: Path) -> None:
     (row,) = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
     assert row["name"] == "caf?"
     assert [row[column] for column in ("seconds", "evaluating", "learning_cpu", "peak_bytes", "machine")] == [None] * 5
+
+
+def test_a_run_with_a_part_of_the_users_own_has_the_defaults_of_the_others(tmp_path: Path) -> None:
+    make_run("Mine", folder=tmp_path / f"{0:016x}", method={"name": "mine:Replay", "strength": 3})
+    write_runs(Ledger(tmp_path), tmp_path / "runs.parquet")
+    (row,) = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    assert (row["config.method.name"], row["config.method.strength"]) == ("mine:Replay", 3)
+    assert row["config.learner.repeats"] == ek.Config().learner.repeats

@@ -78,9 +78,20 @@ def _readable(value: Any) -> Any:
 
 def _config(run: Results) -> Mapping[str, Any]:
     """Return the config of a run with all defaults, of which records leave out those that came later."""
+    tables = run.started.config
     with suppress(SettingsError):  # of another version, or with parts of the user's own
-        return _complete(with_policy(recorded_config(run.started.config)))
-    return run.started.config
+        return _complete(with_policy(recorded_config(tables)))
+    known = {name: value for name, value in tables.items() if _is_known(name, value)}
+    return _complete(recorded_config(known)) | {name: tables[name] for name in tables.keys() - known.keys()}
+
+
+def _is_known(name: str, value: Any) -> bool:
+    """Return whether this version knows what a config says under `name`, without what the user imports."""
+    try:
+        recorded_config({name: value})
+    except SettingsError:
+        return False
+    return True
 
 
 def _complete(settings: BaseModel) -> dict[str, Any]:
