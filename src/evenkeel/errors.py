@@ -71,6 +71,15 @@ def some(values: Sequence[object], most: int = 5) -> str:
     return ", ".join(map(repr, values[:most])) + (", ..." if len(values) > most else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, with the regular plural unless there is one of them.
+
+    >>> counted(1, "run"), counted(0, "run")
+    ('1 run', '0 runs')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def reason(error: BaseException) -> str:
     """Return the first line of another library's error, without its full stop; the error's class if it has no text.
 

@@ -8,7 +8,7 @@ import pytest
 
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import paper_table
-from evenkeel.grids.paper_claims import Pair, beyond_claims, conclusions, on_the_whole, pairs
+from evenkeel.grids.paper_claims import EXCLUDED, OPEN, Pair, beyond_claims, conclusions, on_the_whole, pairs
 from evenkeel.grids.paper_tables import finished_group
 from evenkeel.results.groups import Estimate
 from evenkeel.results.run_files import Results
@@ -46,6 +46,16 @@ def test_a_claim_counts_pairs_with_an_interval_and_lists_all_that_were_run() -> 
         "  - RAR: +2.0 (+1.0, +3.0), 2 seeds; the paper +2.0: too few seeds to tell",
     ]
     assert "- **Online, CBA lowers forgetting (FM): not run.** The paper has 0 pairs." in text
+
+
+def test_a_claim_counts_what_is_open_and_what_is_excluded_each_once() -> None:
+    unsure, small = Estimate.of([5.0, -5.0, 3.0]), Estimate.of([0.1, -0.1, 0.0])
+    table = [("ER", unsure, 3.0), ("DER++", small, 3.0), ("RAR", small, 4.0)]
+    first, *listed = conclusions([Pair("table1", "acc", *row) for row in table]).splitlines()[:4]
+    assert "shown in 0 of 3 pairs with 3 seeds or more, open in 1, the paper's gain excluded in 2." in first
+    assert [line.endswith(verdict) for line, verdict in zip(listed, (OPEN, EXCLUDED, EXCLUDED), strict=True)] == [
+        True
+    ] * 3
 
 
 def test_a_single_seed_has_no_interval_to_speak_of() -> None:

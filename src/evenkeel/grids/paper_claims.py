@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evenkeel.errors import counted
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import PaperCell, paper_table, without
 from evenkeel.grids.paper_tables import TITLES, finished_group
@@ -24,6 +25,7 @@ CLAIMS = {  # by table, or row of Table 5, and measure: what a difference of the
     ("er-cba-1024", "acc"): "With 1,024 hidden units instead of 256, CBA gives a higher ACC",
 }
 OPEN = "open: no gain and the paper's gain are both within our interval"
+EXCLUDED = "not shown, and the paper's gain is outside our interval"
 UNCLAIMED = {  # by measure: what the paper does not report of its main table
     "learning_accuracy": "learning accuracy (of a task right after it was learned)",
     "learning_within": "within-task learning accuracy (only the task's own classes compete)",
@@ -63,7 +65,7 @@ class Pair:
         if self.ours is None or self.ours.half is None:
             return "too few seeds to tell"
         if not self.shown:
-            return OPEN if self.open else "not shown, and the paper's gain is outside our interval"
+            return OPEN if self.open else EXCLUDED
         return "shown" if self.shown > 0 else "the opposite is shown"
 
     @property
@@ -150,9 +152,13 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
         return
     intervals = [pair for pair in ran if pair.ours is not None and pair.ours.half is not None]
     yes, no = (sum(pair.shown == sign for pair in intervals) for sign in (1, -1))
-    unclear = sum(pair.open for pair in intervals)
-    others = f"{f', open in {unclear}' if unclear else ''}{f', the opposite in {no}' if no else ''}"
-    shown = f"shown in {yes} of {len(intervals)} pairs with {ENOUGH} seeds or more{others}"
+    kinds = {
+        "open in": sum(pair.verdict == OPEN for pair in intervals),
+        "the paper's gain excluded in": sum(pair.verdict == EXCLUDED for pair in intervals),
+        "the opposite in": no,
+    }
+    others = "".join(f", {kind} {number}" for kind, number in kinds.items() if number)
+    shown = f"shown in {yes} of {counted(len(intervals), 'pair')} with {ENOUGH} seeds or more{others}"
     verdict = shown if intervals else f"too few seeds to tell, as no pair has {ENOUGH}"
     were = "was" if len(ran) == 1 else "were"
     yield f"- **{claim}: {verdict}.** {len(ran)} of the paper's {len(mine)} pairs {were} run:"
