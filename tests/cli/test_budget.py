@@ -27,6 +27,29 @@ def test_a_grid_does_what_fits_into_its_budget(tmp_path: Path, capsys: pytest.Ca
     assert len(Ledger(tmp_path / "ledger").entries()) == 4
 
 
+def test_a_single_run_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = tmp_path / "ledger"
+    (tmp_path / "mine.toml").write_text('[[blocks]]\nbase = "digits"\nset = { "limits.train" = 5 }\n')
+    grid = ("grid", str(tmp_path / "mine.toml"), "--out", str(ledger), "--workers", "0")
+    for budget in ((), ("--budget", "1h")):
+        code, listed, err = call(capsys, *grid, "--list", *budget)
+        assert code == 0, err
+        assert "1 run, 0 finished. The only one" in listed
+        assert f"{'that fits into 1h' if budget else 'left'} will take about 0:0" in listed
+    code, _, err = call(capsys, *grid, "--budget", "0.001s")
+    assert code == 0, err
+    assert "1 of 1 run did not fit into 0.001s" in err
+    code, _, err = call(capsys, *grid)
+    assert code == 0, err
+    for command, expected in (
+        (("ledger", "rebuild", str(ledger)), "The index has 1 finished run."),
+        (("ledger", "export", str(ledger), "-o", str(tmp_path / "runs.csv")), "runs.csv has 1 run."),
+    ):
+        code, out, err = call(capsys, *command)
+        assert code == 0, err
+        assert expected in out
+
+
 def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "reproduce", "figure1", "--budget", "soon", "--out", str(tmp_path / "ledger"))
     assert code != 0

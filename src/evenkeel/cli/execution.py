@@ -8,7 +8,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from evenkeel.cli.console import decoding, notes, out, print_table, progress
-from evenkeel.errors import DataError
+from evenkeel.errors import DataError, counted
 from evenkeel.experiment.config import Config
 from evenkeel.grids.budget import Budget, seconds_of
 from evenkeel.grids.estimate import Estimator
@@ -42,7 +42,7 @@ def do(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = 
         least = _span(min(map(grid.budget.needed, grid.left)))
         began = grid.budget.has_begun
         what_next = "Repeat the command to resume." if began else f"The shortest would take about {least}."
-        notes.print(f"{len(grid.left)} of {len(grid.runs)} runs did not fit into {budget}. {what_next}")
+        notes.print(f"{len(grid.left)} of {counted(len(grid.runs), 'run')} did not fit into {budget}. {what_next}")
 
 
 def list_runs(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | None = None) -> None:
@@ -63,12 +63,15 @@ def list_runs(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | 
         rows.append(Row.of(names[key], grid.runs[key].seed, state, "-" if known is None else _span(known[1])))
     print_table(ResultTable("", ["run", "seed", "state", "estimate"], rows))
     done = sum(ledger.finished(key) for key in grid.runs)
-    summary = f"{len(grid.runs)} run{'s' * (len(grid.runs) > 1)}, {done} finished."
+    summary = f"{counted(len(grid.runs), 'run')}, {done} finished."
     if left:
         at_once = min(grid.execution.at_once, cores(), len(left)) if grid.launcher.here else 1
         how = "one after another" if at_once == 1 else f"{at_once} in parallel"
-        others = "The others" if plan is None else f"Those that fit into {budget}"
-        summary += f" {others} will take about {_span(start + max(*left, sum(left) / at_once))}, {how}."
+        one, more = (
+            ("left", "The others") if plan is None else (f"that fits into {budget}", f"Those that fit into {budget}")
+        )
+        took = f"will take about {_span(start + max(*left, sum(left) / at_once))}"
+        summary += f" {more} {took}, {how}." if len(left) > 1 else f" The only one {one} {took}."
     elif plan is not None and any(seconds.values()):
         summary += f" None of the others fits into {budget}."
     out.print(summary)
@@ -89,7 +92,7 @@ def _leave_out(grid: Grid, keys: Sequence[str]) -> None:
     for key in keys:
         del grid.runs[key]
     if keys:
-        notes.print(f"{len(keys)} runs without data are left out.")
+        notes.print(f"Left out, as their data is missing: {counted(len(keys), 'run')}.")
     if not grid.runs:
         raise DataError("None of the runs has its data here.")
 
@@ -108,7 +111,7 @@ def _budget(
     def share(key: str) -> float:
         return 1.0 if grid.ledger.finished(key) else grid.ledger.step(key) / max(1, known[key][0])
 
-    at_once = grid.execution.at_once if grid.launcher.here else len(grid.runs)
+    at_once = min(grid.execution.at_once, cores()) if grid.launcher.here else len(grid.runs)
     return Budget(limit, lambda config: known.get(run_key(config), (0, 0.0))[1], share, at_once, bases=bases)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenkeel.cli.console import open_ledger, out, print_table, with_imports
-from evenkeel.errors import RunError
+from evenkeel.errors import RunError, counted
 
 if TYPE_CHECKING:
     from evenkeel.grids.ledger import Ledger
@@ -46,7 +46,7 @@ def ledger_list(folder: Folder) -> None:
 @app.command("rebuild")
 def ledger_rebuild(folder: Folder) -> None:
     """Rebuild the index from the runs."""
-    out.print(f"{_there(folder).rebuild()} finished runs are in the index.")
+    out.print(f"The index has {counted(_there(folder).rebuild(), 'finished run')}.")
 
 
 @app.command("adopt")
@@ -79,7 +79,7 @@ def ledger_export(
     from evenkeel.grids.ledger_export import write_runs
 
     count = write_runs(_there(folder), path)
-    out.print(f"{count} runs are in {path}.", soft_wrap=True)
+    out.print(f"{path} has {counted(count, 'run')}.", soft_wrap=True)
 
 
 def _there(folder: Path) -> "Ledger":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenkeel.cli.console import LedgerFolder, notes, out, with_execution
-from evenkeel.errors import RunError
+from evenkeel.errors import RunError, counted
 from evenkeel.grids.execution import Execution
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def tune_command(
         for each in tried
     ]
     title = (
-        f"Best first: {len(tried)} trials of {search.file.seeds} seed{'s' * (search.file.seeds > 1)} on the first "
+        f"Best first: {counted(len(tried), 'trial')} of {counted(search.file.seeds, 'seed')} on the first "
         f"{search.file.tasks} tasks, tested on {search.file.held_out:.0%} of their training samples"
     )
     show([ResultTable(title, [*(short(name, names) for name in names), measure.heading], rows)], "text", None)

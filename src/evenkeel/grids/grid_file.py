@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 
 from evenkeel.config.composition import merged, nested
 from evenkeel.config.loading import named, read_toml
-from evenkeel.errors import SettingsError, nearest
+from evenkeel.errors import SettingsError, counted, nearest
 from evenkeel.experiment.config import Config, load_config
 
 
@@ -84,7 +84,7 @@ def read_grid(path: Path) -> list[Config]:
 def _error_line(error: str, combinations: list[str]) -> str:
     """Return one line for an error, however many combinations have it."""
     others = len(combinations) - 1
-    more = f" and {others} other combination{'s' * (others > 1)}" if others else ""
+    more = f" and {counted(others, 'other combination')}" if others else ""
     return f"With {combinations[0]}{more}: {error}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evenkeel.data.readers.places import existing
-from evenkeel.errors import DataError, RunError, some
+from evenkeel.errors import DataError, RunError, counted, some
 from evenkeel.experiment.config import Config
 from evenkeel.experiment.setup import limited, read_data
 from evenkeel.grids.ledger import Ledger
@@ -26,7 +26,7 @@ def require_same_data(ledger: Ledger, runs: Mapping[str, Config], root: Path | N
     if changed:
         paths = some([*dict.fromkeys(changed.values())])
         raise RunError(
-            f"{len(changed)} finished run{'s' * (len(changed) > 1)} in {str(ledger.path)!r} had other data than is in "
+            f"{counted(len(changed), 'finished run')} in {str(ledger.path)!r} had other data than is in "
             f"{paths} now: {some([*changed])}. Delete what is outdated, or choose another folder with --out."
         )
 

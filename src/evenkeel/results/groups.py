@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from evenkeel.errors import counted
 from evenkeel.results.labels import APART, flat, labels, numbered
 from evenkeel.results.measures import Measure
 from evenkeel.results.records import LIBRARIES, bound_of, is_rar
@@ -201,7 +202,7 @@ def gain(measure: Measure, common: Sequence[tuple[Results, Results]]) -> Estimat
 def seeds_text(counts: Sequence[int], *, to: str = " to ") -> str:
     """Return the number of seeds of several groups, as in '1 seed' or '3 to 5 seeds'."""
     least, most = min(counts), max(counts)
-    return f"{most} seed{'s' * (most > 1)}" if least == most else f"{least}{to}{most} seeds"
+    return counted(most, "seed") if least == most else f"{least}{to}{most} seeds"
 
 
 def comparable(
