@@ -39,10 +39,12 @@ class Slip:
 
     text: str
     data: Sequence[str] = ()  # empty: any
+    memory: Sequence[int] = ()
     methods: Sequence[str] = ()
 
     def concerns(self, cell: PaperCell) -> bool:
-        return cell.data in (self.data or [cell.data]) and _base(cell.row) in (self.methods or [_base(cell.row)])
+        parts = ((self.data, cell.data), (self.memory, cell.memory), (self.methods, _base(cell.row)))
+        return all(not chosen or part in chosen for chosen, part in parts)
 
 
 @dataclass(frozen=True)
