@@ -121,7 +121,17 @@ def test_what_the_paper_lacks_is_listed_without_it(tmp_path: Path) -> None:
     assert [pair.shown for pair in changes] == [0, 0]  # nothing is claimed
     head, *items = beyond_claims(changes, Ledger(tmp_path), "slim").splitlines()
     assert head.startswith("- **Not in the paper: what CBA changes in within-task learning accuracy")
+    assert "of 1 pair with 3 seeds or more, a fall is shown in 0, a rise in 1.**" in head
     assert items == ["  - ER: +5.0 ± 0.2, 3 seeds"]
+
+
+def test_changes_are_counted_by_the_side_of_zero_their_intervals_are_on(tmp_path: Path) -> None:
+    gains = [[-5.0, -5.1, -4.9], [-3.0, -3.1, -2.9], [5.0, 5.1, 4.9], [5.0, -5.0, 1.0], [-9.0, -9.1]]
+    changes = [Pair("table1", "learning_accuracy", "ER", Estimate.of(each), None) for each in gains]
+    head, *_ = beyond_claims(changes, Ledger(tmp_path), "slim").splitlines()
+    assert "of 4 pairs with 3 seeds or more, a fall is shown in 2, a rise in 1.**" in head
+    alone, *_ = beyond_claims(changes[-1:], Ledger(tmp_path), "slim").splitlines()
+    assert "shown" not in alone
 
 
 def test_our_runs_without_cba_are_compared_with_the_papers() -> None:

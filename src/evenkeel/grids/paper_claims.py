@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from evenkeel.errors import counted
 from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import PaperCell, paper_table, without
-from evenkeel.grids.paper_tables import TITLES, finished_group
+from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.results.groups import ENOUGH, Estimate, gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES
 
@@ -108,7 +108,7 @@ def _proposed(cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:
 
 
 def _label(cell: PaperCell) -> str:
-    return f"{cell.title}, {TITLES.get(cell.data, cell.data).removeprefix('Split ')}, memory {cell.memory}"
+    return f"{cell.title}, {short_title(cell.data)}, memory {cell.memory}"
 
 
 def on_the_whole(every: Sequence[Pair]) -> str:
@@ -167,18 +167,28 @@ def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
 
 def beyond_claims(every: Sequence[Pair], ledger: Ledger, net: str) -> str:
     """Return a list in Markdown: what CBA changes in measures that the paper lacks, and our ACC without CBA."""
-    blocks = {
-        f"Not in the paper: what CBA changes in {about}": [
-            str(pair) for pair in every if pair.measure == measure and pair.ours is not None
-        ]
-        for measure, about in UNCLAIMED.items()
-    } | _baselines(ledger, net)
+    blocks = dict[str, list[str]]()
+    for measure, about in UNCLAIMED.items():
+        ran = [pair for pair in every if pair.measure == measure and pair.ours is not None]
+        head = f"Not in the paper: what CBA changes in {about}{_shown_changes(ran)}"
+        blocks[head] = [str(pair) for pair in ran]
+    blocks |= _baselines(ledger, net)
     return "\n".join(
         line
         for head, items in blocks.items()
         if items
-        for line in (f"- **{head}:**", *(f"  - {each}" for each in items))
+        for line in (f"- **{head}.**", *(f"  - {each}" for each in items))
     )
+
+
+def _shown_changes(ran: Sequence[Pair]) -> str:
+    """Return in how many pairs an interval is clear of zero, and on which side."""
+    intervals = [pair.ours for pair in ran if pair.ours is not None and pair.ours.half is not None]
+    if not intervals:
+        return ""
+    rises, falls = (sum(sign * each.mean > (each.half or 0.0) for each in intervals) for sign in (1, -1))
+    number = counted(len(intervals), "pair")
+    return f": of {number} with {ENOUGH} seeds or more, a fall is shown in {falls}, a rise in {rises}"
 
 
 def _baselines(ledger: Ledger, net: str) -> dict[str, list[str]]:

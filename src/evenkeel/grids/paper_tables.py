@@ -42,6 +42,11 @@ def result_tables(table: PaperTable, ledger: Ledger, *, only_finished: bool = Fa
     return [*tables[:-1], replace(tables[-1], notes=slips)] if tables else []
 
 
+def short_title(data: str) -> str:
+    """Return what a data set is called where space is scarce: CIFAR-10 for cifar10."""
+    return TITLES.get(data, data).removeprefix("Split ")
+
+
 def _listed(settings: Sequence[str]) -> str:
     return "".join(f"{setting.strip()}, " for setting in settings)
 
