@@ -38,7 +38,7 @@ def acc(runs: Sequence[Results]) -> Estimate | None:
     return Estimate.of([MEASURES["acc"].of(run) for run in runs])
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose first column has names and the others numbers."""
-    sides = [":--", *["--:"] * (len(head) - 1)]
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
+    """Return a table whose first column has names, and the others numbers, or texts."""
+    sides = [":--", *["--:" if numbers else ":--"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, sides, *rows))

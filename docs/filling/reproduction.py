@@ -4,16 +4,19 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from docs.filling.ledgers import OURS, PLAIN, ROOT
+from docs.filling.ledgers import OURS, PLAIN, ROOT, markdown
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import paper_table
+from evenkeel.grids.paper import WIDTHS, paper_table, paper_tables
 from evenkeel.grids.paper_claims import Pair, pairs
-from evenkeel.grids.paper_tables import finished_group
-from evenkeel.report.elements import Charts
+from evenkeel.grids.paper_tables import finished_group, short_title
+from evenkeel.report.elements import Charts, Part
 from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import MUTED, draw
+from evenkeel.results.formats import render
+from evenkeel.results.groups import seeds_text
 from evenkeel.results.measures import MEASURES
+from evenkeel.results.table import ResultTable
 
 SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by table, in front of a pair's name
 
@@ -52,7 +55,47 @@ def _onto(figure: Figure, every: Sequence[Pair]) -> None:
 
 def chart_of_paper(name: str, place: int) -> str:
     """Return a chart of one of the paper's figures, drawn from our runs."""
-    ledger, figure = Ledger(ROOT / "results" / "slim"), PAPER_FIGURES[name]
+    charts = [chart for part in _parts(name) if isinstance(part, Charts) for chart in part.charts]
+    return charts[place].picture.svg
+
+
+def numbers(name: str) -> str:
+    """Return the numbers behind a figure of the paper, from our runs."""
+    return render(next(part for part in _parts(name) if isinstance(part, ResultTable)), "markdown").strip()
+
+
+def coverage() -> str:
+    """Return which rows of the paper's tables and figures were run, by data set and memory, and which were not."""
+    ledger, rows = Ledger(ROOT / "results" / "slim"), list[list[str]]()
+    for table in paper_tables(data=[], memory=[], methods=[], net="slim"):
+        for block in table.blocks():
+            by_seeds = dict[int, list[str]]()
+            for cell in block:
+                by_seeds.setdefault(len(finished_group(cell, ledger).runs), []).append(cell.title)
+            left = by_seeds.pop(0, [])
+            ran = [f"{seeds_text([seeds])}: {'; '.join(by_seeds[seeds])}." for seeds in sorted(by_seeds, reverse=True)]
+            where = f"{table.number}, {short_title(block[0].data)}, {block[0].memory:,}"
+            rows.append([where, " ".join(ran) or "-", ("; ".join(left) if ran else "all") or "-"])
+    return markdown(["part of the paper, memory", "run", "not run"], rows, numbers=False)
+
+
+def widths() -> str:
+    """Return what was run with the full network, next to the same with the slim one and to the paper."""
+    tables = {net: paper_table("table1", data=["cifar10"], memory=[500], net=net) for net in WIDTHS}
+    measures = [MEASURES[name] for name in ("acc", "recency_bias")]
+    head, rows = [""], list[list[str]]()
+    head += [f"{measure.heading}, width {width}" for measure in measures for width in WIDTHS.values()]
+    for full, slim in zip(*(table.cells for table in tables.values()), strict=True):
+        groups = [
+            finished_group(cell, Ledger(ROOT / "results" / net)) for cell, net in zip((full, slim), WIDTHS, strict=True)
+        ]
+        if groups[0].runs:
+            ours = [f"{group.estimate(measure)} ({len(group.runs)})" for measure in measures for group in groups]
+            rows.append([full.title, *ours, f"{full.values[0]:.1f}"])
+    return markdown([*head, "ACC in the paper, width 64"], rows)
+
+
+def _parts(name: str) -> list[Part]:
+    ledger = Ledger(ROOT / "results" / "slim")
     runs = [run for cell in paper_table(name, net="slim").cells for run in finished_group(cell, ledger).runs]
-    parts = [part for section in figure.show(Scene(runs)).sections for part in section.parts]
-    return [chart for part in parts if isinstance(part, Charts) for chart in part.charts][place].picture.svg
+    return [part for section in PAPER_FIGURES[name].show(Scene(runs)).sections for part in section.parts]
