@@ -83,14 +83,15 @@ def test_more_threads_take_at_most_as_long(tmp_path: Path) -> None:
     assert two.seconds(digits("threads=1")) > 0.001  # fewer threads may take longer
 
 
-def test_runs_on_another_kind_of_machine_say_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", ["another kind", None])
+def test_runs_on_another_or_an_unknown_kind_of_machine_say_nothing(other: str | None, tmp_path: Path) -> None:
     runs = [(digits(f"seed={seed}"), seconds) for seed, seconds in enumerate((5000.0, 5001.0, 70.0))]
     ledger = finished(tmp_path, *runs)
     assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 5000
     for config, _ in runs[:2]:
         usage = ledger.folder(run_key(config)) / USAGE
         lines = [json.loads(line) for line in usage.read_text().splitlines()]
-        usage.write_text("".join(json.dumps({**line, "machine": "another kind"}) + "\n" for line in lines))
+        usage.write_text("".join(json.dumps({**line, "machine": other}) + "\n" for line in lines))
     assert Estimator(ledger, HERE).seconds(digits("seed=9")) == 70
 
 

@@ -65,7 +65,7 @@ class Estimator:
             with suppress(SettingsError):  # a run of another version, or on the user's own data
                 config = recorded_config(started_of(place).config)
                 sessions = sessions_of(place)  # none if its usage was lost
-                if sessions and {each.machine for each in sessions} <= {None, self._machine(config)}:
+                if {each.machine for each in sessions} == {self._machine(config)}:
                     self._finished[self._setting(config)] = config
                     self._took.setdefault(self._setting(config), []).append(sum(each.seconds for each in sessions))
 
