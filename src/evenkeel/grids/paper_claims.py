@@ -2,42 +2,81 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from evenkeel.errors import counted
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import PaperCell, paper_table, without
+from evenkeel.grids.paper import PaperCell, PaperTable, paper_table, without
 from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.results.groups import ENOUGH, Estimate, gain, paired, seeds_text
-from evenkeel.results.measures import MEASURES
+from evenkeel.results.measures import MEASURES, Measure
 
 MAIN = "table1"
-PROPOSED = "er-cba"  # the row of Table 5 that the others vary
-CLAIMS = {  # by table, or row of Table 5, and measure: what a difference of the paper's sign means
-    (MAIN, "acc"): "Online, CBA raises the accuracy at the end (ACC)",
-    (MAIN, "fm"): "Online, CBA lowers forgetting (FM)",
-    ("table3", "acc"): "On blurry streams, CBA raises ACC",
-    ("table3", "fm"): "On blurry streams, CBA lowers FM",
-    ("table4", "acc"): "Offline, CBA raises ACC",
-    ("table4", "fm"): "Offline, CBA lowers FM",
-    ("er-cba-joint", "acc"): "Trained end to end instead of bi-level, CBA gives a lower ACC",
-    ("er-cba-joint-memory", "acc"): "Trained end to end with the loss on the memory too, CBA gives a lower ACC",
-    ("er-cba-64", "acc"): "With 64 hidden units instead of 256, CBA gives a lower ACC",
-    ("er-cba-1024", "acc"): "With 1,024 hidden units instead of 256, CBA gives a higher ACC",
-}
-OPEN = "open: no gain and the paper's gain are both within our interval"
-EXCLUDED = "not shown, and the paper's gain is outside our interval"
-UNCLAIMED = {  # by measure: what the paper does not report of its main table
-    "learning_accuracy": "learning accuracy (of a task right after it was learned)",
-    "learning_within": "within-task learning accuracy (only the task's own classes compete)",
+EARLIER = "earlier"  # the mean of what Table 2 has, without the newest task
+MEASURED = MEASURES | {
+    EARLIER: Measure(
+        "ACC on all tasks but the newest",
+        True,
+        "",
+        lambda run: fmean(run.finished_tasks[-1].accuracy[:-1]) if len(run.finished_tasks) > 1 else None,
+    )
 }
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A method without and with CBA, or with the proposed adaptor and another: the gain, ours and the paper's."""
+class Comparison:
+    """A change between two rows of a part of the paper, and which way it goes, if the paper says so."""
 
-    part: str  # of the paper: a table, or a row of Table 5
+    part: str  # a table or figure
     measure: str
+    sign: int  # of the change that the paper claims; 0 if it says nothing
+    text: str
+    row: str = ""  # of Table 5; empty: each row with CBA
+    base: str = ""  # the row it is compared with; empty: the same method without CBA
+
+    def base_of(self, cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:
+        """Return what a cell is compared with; None if this is not about it."""
+        if not self.row:
+            return without(cells, cell)
+        place = (cell.data, cell.memory, self.base)
+        return next((each for each in cells if cell.row == self.row and _place(each) == place), None)
+
+
+CLAIMS = (
+    Comparison(MAIN, "acc", 1, "Online, CBA raises the accuracy at the end (ACC)"),
+    Comparison(MAIN, "fm", -1, "Online, CBA lowers forgetting (FM)"),
+    Comparison(
+        "table2", EARLIER, 1, "Online, CBA raises the accuracy at the end on the tasks before the newest (Table 2)"
+    ),
+    Comparison(MAIN, "recency_bias", -1, "Online, CBA lowers the newest task's share of the predictions (Figure 3)"),
+    Comparison("figure4", "acc_auc", 1, "Online, CBA raises the accuracy along the stream (ACC_AUC, Figure 4)"),
+    Comparison("table3", "acc", 1, "On blurry streams, CBA raises ACC"),
+    Comparison("table3", "fm", -1, "On blurry streams, CBA lowers FM"),
+    Comparison("table4", "acc", 1, "Offline, CBA raises ACC"),
+    Comparison("table4", "fm", -1, "Offline, CBA lowers FM"),
+    *(
+        Comparison("table5", "acc", -1, f"Trained end to end{how}, CBA gives a lower ACC than {other}", row, base)
+        for base, other in (("er", "none"), ("er-cba", "trained bi-level"))
+        for row, how in (("er-cba-joint", ""), ("er-cba-joint-memory", " with the loss on the memory too"))
+    ),
+    Comparison("table5", "acc", -1, "With 64 hidden units, CBA gives a lower ACC than none", "er-cba-64", "er"),
+    Comparison(
+        "table5", "acc", 1, "With 1,024 hidden units, CBA gives a higher ACC than with 256", "er-cba-1024", "er-cba"
+    ),
+)
+UNCLAIMED = (
+    Comparison(MAIN, "learning_accuracy", 0, "learning accuracy (of a task right after it was learned)"),
+    Comparison(MAIN, "learning_within", 0, "within-task learning accuracy (only the task's own classes compete)"),
+)
+OPEN = "open: no gain and the paper's gain are both within our interval"
+OUTSIDE = "the paper's gain is outside our interval"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows that are compared, on one data set with one size of memory: the gain, ours and the paper's."""
+
+    comparison: Comparison
     label: str  # such as ER, CIFAR-10, memory 500
     ours: Estimate | None  # paired by seed; None: no common seed is finished
     paper: float | None  # None: the paper does not report this measure
@@ -49,31 +88,34 @@ class Pair:
 
     @property
     def shown(self) -> int:
-        """Return 1 if our interval shows a gain of the paper's sign, -1 if the opposite, 0 if neither."""
-        if self.paper is None or self.ours is None or self.ours.half is None or abs(self.ours.mean) <= self.ours.half:
+        """Return 1 if our interval shows what is claimed, -1 if the opposite, 0 if neither."""
+        if self.ours is None or self.ours.half is None or abs(self.ours.mean) <= self.ours.half:
             return 0
-        return 1 if self.ours.mean * self.paper > 0 else -1
+        return self.comparison.sign * (1 if self.ours.mean > 0 else -1)
 
     @property
     def agrees(self) -> bool:
-        """Return whether our mean has the paper's sign, which chance alone may give it."""
-        return self.ours is not None and self.paper is not None and self.ours.mean * self.paper > 0
+        """Return whether our mean has the sign that is claimed, which chance alone may give it."""
+        return self.ours is not None and self.ours.mean * self.comparison.sign > 0
+
+    @property
+    def outside(self) -> bool:
+        """Return whether our interval excludes the paper's gain."""
+        if self.ours is None or self.ours.half is None or self.paper is None:
+            return False
+        return abs(self.ours.mean - self.paper) > self.ours.half
 
     @property
     def verdict(self) -> str:
         """Return what our runs say of the paper's claim."""
         if self.ours is None or self.ours.half is None:
             return "too few seeds to tell"
-        if not self.shown:
-            return OPEN if self.open else EXCLUDED
-        return "shown" if self.shown > 0 else "the opposite is shown"
-
-    @property
-    def open(self) -> bool:
-        """Return whether our interval has room for both no gain and the paper's."""
-        if self.ours is None or self.paper is None or self.ours.half is None or self.shown:
-            return False
-        return abs(self.ours.mean - self.paper) <= self.ours.half
+        if self.shown:
+            verdict = "shown" if self.shown > 0 else "the opposite is shown"
+            return f"{verdict}, and {OUTSIDE}" if self.outside else verdict
+        if self.outside:
+            return f"not shown, and {OUTSIDE}"
+        return "not shown" if self.paper is None else OPEN
 
     def __str__(self) -> str:
         assert self.ours is not None
@@ -82,29 +124,32 @@ class Pair:
 
 
 def pairs(ledger: Ledger, net: str) -> list[Pair]:
-    """Return all pairs that claims are about, in the paper's order, with what is finished of them."""
+    """Return all pairs that are compared, with what is finished of them."""
     found = []
-    for name in ("table1", "table3", "table4", "table5"):
-        table = paper_table(name, net=net)
-        for cell in table.cells:
-            ablated = name == "table5"
-            base = _proposed(table.cells, cell) if ablated else without(table.cells, cell)
-            if base is None:
-                continue
-            common = paired(finished_group(base, ledger), finished_group(cell, ledger))
-            differences = zip(cell.values, base.values, strict=True)
-            printed = dict(zip(table.values, (after - before for after, before in differences), strict=True))
-            part, label = (cell.row, _label(cell)) if ablated else (name, _label(base))
-            for measure in (*table.values, *(UNCLAIMED if name == MAIN else ())):
-                found.append(Pair(part, measure, label, gain(MEASURES[measure], common), printed.get(measure)))
+    for part in dict.fromkeys(each.part for each in (*CLAIMS, *UNCLAIMED)):
+        table = paper_table(part, net=net)
+        groups = {_place(cell): finished_group(cell, ledger) for cell in table.cells}
+        for comparison in (each for each in (*CLAIMS, *UNCLAIMED) if each.part == part):
+            for cell in table.cells:
+                if base := comparison.base_of(table.cells, cell):
+                    common = paired(groups[_place(base)], groups[_place(cell)])
+                    before, after = (_printed(table, each, comparison.measure) for each in (base, cell))
+                    paper = None if before is None or after is None else after - before
+                    label = _label(cell if comparison.row else base)
+                    found.append(Pair(comparison, label, gain(MEASURED[comparison.measure], common), paper))
     return found
 
 
-def _proposed(cells: Sequence[PaperCell], cell: PaperCell) -> PaperCell | None:
-    """Return the cell of Table 5 with the proposed adaptor, if a claim compares `cell` with it."""
-    if (cell.row, "acc") not in CLAIMS:
-        return None
-    return next(each for each in cells if (each.data, each.memory, each.row) == (cell.data, cell.memory, PROPOSED))
+def _printed(table: PaperTable, cell: PaperCell, measure: str) -> float | None:
+    """Return what the paper has in a cell; None if it does not have this measure."""
+    if measure == EARLIER:
+        *earlier, _, _ = cell.values  # the newest task, and ACC
+        return fmean(earlier)
+    return cell.values[table.values.index(measure)] if measure in table.values else None
+
+
+def _place(cell: PaperCell) -> tuple[str, int, str]:
+    return cell.data, cell.memory, cell.row
 
 
 def _label(cell: PaperCell) -> str:
@@ -113,17 +158,16 @@ def _label(cell: PaperCell) -> str:
 
 def on_the_whole(every: Sequence[Pair]) -> str:
     """Return sentences in Markdown: what CBA changes in the pairs of the main table that were run, and by method."""
-    ran = [pair for pair in every if pair.part == MAIN and pair.ours is not None]
-    acc, fm = ([pair for pair in ran if pair.measure == measure] for measure in ("acc", "fm"))
+    ran = [pair for pair in every if pair.comparison.part == MAIN and pair.ours is not None]
+    acc, fm = ([pair for pair in ran if pair.comparison.measure == measure] for measure in ("acc", "fm"))
     if not acc:
         return ""
     raised, lowered = (sum(pair.agrees for pair in each) for each in (acc, fm))
     by_method = {pair.method: [each for each in acc if each.method == pair.method] for pair in acc}
     seeds = seeds_text([pair.ours.n for pair in acc if pair.ours is not None])
-    intervals = ", whose intervals follow" if any(pair.ours.half is not None for pair in acc if pair.ours) else ""
     return (
-        f"**On the whole**, by means over {seeds}{intervals}: online, CBA lowers forgetting in {lowered} "
-        f"of {len(fm)} pairs and raises ACC in {raised} of {len(acc)}. The gains in ACC are "
+        f"**On the whole**, by the means over {seeds}: online, CBA lowers forgetting in {lowered} of "
+        f"{counted(len(fm), 'pair')} and raises ACC in {raised} of {len(acc)}. The gains in ACC are "
         f"{'; '.join(f'{_gains(mine)} with {method}' for method, mine in by_method.items())}.\n"
     )
 
@@ -141,36 +185,39 @@ def _span(gains: Sequence[float]) -> str:
 
 def conclusions(every: Sequence[Pair]) -> str:
     """Return a list in Markdown: each claim, in how many pairs our runs show it, and the gains behind that."""
-    by_claim = {claim: [pair for pair in every if (pair.part, pair.measure) == key] for key, claim in CLAIMS.items()}
-    return "\n".join(line for claim, mine in by_claim.items() for line in _conclusion(claim, mine))
+    return "\n".join(
+        line for claim in CLAIMS for line in _conclusion(claim, [pair for pair in every if pair.comparison == claim])
+    )
 
 
-def _conclusion(claim: str, mine: Sequence[Pair]) -> Iterator[str]:
+def _conclusion(claim: Comparison, mine: Sequence[Pair]) -> Iterator[str]:
     ran = [pair for pair in mine if pair.ours is not None]
     if not ran:
-        yield f"- **{claim}: not run.** The paper has {len(mine)} pairs."
+        yield f"- **{claim.text}: not run.** The paper has {counted(len(mine), 'pair')}."
         return
     intervals = [pair for pair in ran if pair.ours is not None and pair.ours.half is not None]
-    yes, no = (sum(pair.shown == sign for pair in intervals) for sign in (1, -1))
-    kinds = {
-        "open in": sum(pair.verdict == OPEN for pair in intervals),
-        "the paper's gain excluded in": sum(pair.verdict == EXCLUDED for pair in intervals),
-        "the opposite in": no,
-    }
-    others = "".join(f", {kind} {number}" for kind, number in kinds.items() if number)
-    shown = f"shown in {yes} of {counted(len(intervals), 'pair')} with {ENOUGH} seeds or more{others}"
-    verdict = shown if intervals else f"too few seeds to tell, as no pair has {ENOUGH}"
+    opposite, unsure = (sum(pair.shown < 0 for pair in intervals), sum(pair.verdict == OPEN for pair in intervals))
+    outside = sum(pair.outside for pair in intervals)
+    verdict = f"shown in {sum(pair.shown > 0 for pair in intervals)} of {_enough(intervals)}"
+    verdict += f", the opposite in {opposite}" if opposite else ""
+    verdict += f", open in {unsure}" if unsure else ""
+    verdict += f"; {OUTSIDE} in {outside}" if outside else ""
+    verdict = verdict if intervals else f"too few seeds to tell, as no pair has {ENOUGH}"
     were = "was" if len(ran) == 1 else "were"
-    yield f"- **{claim}: {verdict}.** {len(ran)} of the paper's {len(mine)} pairs {were} run:"
+    yield f"- **{claim.text}: {verdict}.** {len(ran)} of the paper's {counted(len(mine), 'pair')} {were} run:"
     yield from (f"  - {pair}: {pair.verdict}" for pair in ran)
+
+
+def _enough(intervals: Sequence[object]) -> str:
+    return f"{counted(len(intervals), 'pair')} with {ENOUGH} seeds or more"
 
 
 def beyond_claims(every: Sequence[Pair], ledger: Ledger, net: str) -> str:
     """Return a list in Markdown: what CBA changes in measures that the paper lacks, and our ACC without CBA."""
     blocks = dict[str, list[str]]()
-    for measure, about in UNCLAIMED.items():
-        ran = [pair for pair in every if pair.measure == measure and pair.ours is not None]
-        head = f"Not in the paper: what CBA changes in {about}{_shown_changes(ran)}"
+    for comparison in UNCLAIMED:
+        ran = [pair for pair in every if pair.comparison == comparison and pair.ours is not None]
+        head = f"Not in the paper: what CBA changes in {comparison.text}{_shown_changes(ran)}"
         blocks[head] = [str(pair) for pair in ran]
     blocks |= _baselines(ledger, net)
     return "\n".join(
@@ -187,8 +234,7 @@ def _shown_changes(ran: Sequence[Pair]) -> str:
     if not intervals:
         return ""
     rises, falls = (sum(sign * each.mean > (each.half or 0.0) for each in intervals) for sign in (1, -1))
-    number = counted(len(intervals), "pair")
-    return f": of {number} with {ENOUGH} seeds or more, a fall is shown in {falls}, a rise in {rises}"
+    return f": of {_enough(intervals)}, a fall is shown in {falls}, a rise in {rises}"
 
 
 def _baselines(ledger: Ledger, net: str) -> dict[str, list[str]]:
