@@ -43,6 +43,14 @@ def test_an_interval_is_students_t() -> None:
     low, high = stats.t.interval(0.95, 3, loc=4, scale=stats.tstd(values) / sqrt(4))
     assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx((low, high))
     assert str(Estimate.of([3.14159])) == "3.1"
+    small = Estimate.of([-0.04, -0.02])
+    assert small is not None
+    assert [small.text(format) for format in (".1f", "+.1f", "+.2f", ",.0f")] == [
+        "0.0 (0.0, 0.0)",
+        "+0.0 (+0.0, +0.0)",
+        "-0.03 (-0.04, -0.02)",
+        "0 (0, 0)",
+    ]
     assert Estimate.of([]) is Estimate.of([None]) is None
     assert Estimate.of([None, *values]) == replace(found, missing=1)
     columns = np.array([values, values[::-1]]).T  # the bands of figures

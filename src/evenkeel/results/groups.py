@@ -45,7 +45,8 @@ class Estimate:
 
     def text(self, format: str = ".1f") -> str:
         """Return '52.1 ± 1.3', or '52.1 (51.4, 52.8)' for two runs, with numbers in this format."""
-        format = format.replace(".", "z.")  # what is rounded to zero has no minus
+        sign = "+" if format.startswith("+") else ""
+        format = f"{sign}z{format.removeprefix('+')}"  # z: what is rounded to zero has no minus
         mean = f"{self.mean:{format}}"
         if self.half is not None:
             return f"{mean} ± {self.half:{format.lstrip('+')}}"
