@@ -387,16 +387,20 @@ def test_the_last_record_is_found_from_the_end(tmp_path: Path) -> None:
     assert last_record(tmp_path) is None
 
 
-@pytest.mark.parametrize("kind", ["step", "anytime", "test"])
+@pytest.mark.parametrize(
+    ("kind", "whole_line"), [("step", False), ("anytime", False), ("test", False), ("step", True), ("test", True)]
+)
 def test_a_run_that_lost_a_record_in_the_middle_is_damaged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, whole_line: bool
 ) -> None:
     fill(tmp_path, 0, 1)
     whole, torn = (f"{seed:016x}" for seed in range(2))
     ledger, records = Ledger(tmp_path), tmp_path / torn / RECORDS
     assert len(ledger.entries()) == 2
-    *before, last = records.read_bytes().rpartition(f'{{"kind":"{kind}"'.encode())
-    records.write_bytes(b"".join([*before, b"\0", last[1:]]))
+    lines = records.read_bytes().splitlines(keepends=True)
+    *_, place, _ = (number for number, line in enumerate(lines) if line.startswith(f'{{"kind":"{kind}"'.encode()))
+    lines[place] = b"" if whole_line else b"\0" + lines[place][1:]
+    records.write_bytes(b"".join(lines))
     for each in (ledger, Ledger(tmp_path)):
         assert [entry.key for entry in each.entries()] == [whole]
         assert each.damaged() == [tmp_path / torn]

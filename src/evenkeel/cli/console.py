@@ -153,7 +153,11 @@ def read_runs(folders: Sequence[Path]) -> "list[Results]":
             except RunError as error:  # for example of a run that is just starting
                 notes.print(f"Left out: {error}", soft_wrap=True)
                 continue
-            if run.ended is None and (each.name.endswith(PACKED) or is_damaged(each)):  # only finished runs are packed
+            if each.name.endswith(PACKED):
+                damaged = run.ended is None  # only finished runs are packed, and gzip checks that they are whole
+            else:
+                damaged = run.has_gaps or (run.ended is None and is_damaged(each))
+            if damaged:
                 notes.print(DAMAGED.format(each), soft_wrap=True)
             else:
                 readable.append(run)

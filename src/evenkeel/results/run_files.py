@@ -114,7 +114,7 @@ def is_damaged(path: Path) -> bool:
     if file is None or last is None:
         return False
     records = [record for record, _ in whole_records(file)]
-    return last not in records or not isinstance(records[0], Started)
+    return last not in records or not isinstance(records[0], Started) or Results.of(records).has_gaps
 
 
 def _last_line(file: Path) -> bytes | None:
@@ -275,6 +275,12 @@ class Results:
     @property
     def seed(self) -> int:
         return int(self.started.config["seed"])
+
+    @property
+    def has_gaps(self) -> bool:
+        """Return whether a step, or the test of a task, is missing before a later one."""
+        steps, tasks = [each.step for each in self.steps], [each.task for each in self.finished_tasks]
+        return steps != [*range(1, len(steps) + 1)] or tasks != [*range(len(tasks))]
 
     @property
     def finished_tasks(self) -> list[Tested]:
