@@ -70,6 +70,25 @@ def test_files_of_several_ledgers_are_read_together(tmp_path: Path) -> None:
     assert len(table) == sum(len(Ledger(LEDGER.parent / name).entries()) for name in ("demo", "slim"))
 
 
+def test_columns_that_begin_alike_are_side_by_side(tmp_path: Path) -> None:
+    write_runs(Ledger(LEDGER.parent / "slim"), tmp_path / "runs.parquet")
+    names = pyarrow.parquet.read_schema(tmp_path / "runs.parquet").names
+    assert names[:3] == ["key", "name", "seed"]
+    for parts in (1, 2):  # config.method.alpha is next to config.method.name, and that among config.*
+        begun = [tuple(name.replace("[", ".").split(".")[:parts]) for name in names]
+        blocks = [each for place, each in enumerate(begun) if place == 0 or begun[place - 1] != each]
+        assert len(blocks) == len(set(begun))
+
+
+def test_one_augmentation_is_in_the_columns_of_several(tmp_path: Path) -> None:
+    write_runs(Ledger(LEDGER.parent / "slim"), tmp_path / "runs.parquet")
+    rows = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()
+    kinds = {row["config.augment"]: row["config.augment[0].name"] for row in rows}
+    assert kinds["crop-flip"] == "crop-flip"
+    assert kinds["crop-flip + rand-augment"] == "crop-flip"
+    assert None not in kinds
+
+
 def test_settings_that_came_later_have_their_defaults(tmp_path: Path) -> None:
     write_runs(Ledger(LEDGER.parent / "slim"), tmp_path / "runs.parquet")
     rows = pyarrow.parquet.read_table(tmp_path / "runs.parquet").to_pylist()

@@ -1,7 +1,7 @@
 """A ledger as one table for other people's analysis: a row per run, with measures, settings, seed and versions."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def write_runs(ledger: Ledger, path: Path) -> int:
     rows = [_row(entry.key, Results.read(ledger.place(entry.key))) for entry in ledger.entries()]
     if not rows:
         raise RunError(f"No run in {str(ledger.path)!r} is finished.")
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = _together(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
     known = {name: values for name, values in columns.items() if not _is_unset(name, values)}
     content = WRITERS[path.suffix]({name: _column(values) for name, values in known.items()})
@@ -45,6 +45,16 @@ def write_runs(ledger: Ledger, path: Path) -> int:
     return len(rows)
 
 
+def _together(names: Iterable[str]) -> list[str]:
+    """Return names of columns with those that begin alike side by side: not all runs have the same settings."""
+    parts = {name: name.replace("[", ".").split(".") for name in names}
+    places = dict[tuple[str, ...], int]()
+    for each in parts.values():
+        for length in (1, 2):
+            places.setdefault(tuple(each[:length]), len(places))
+    return sorted(parts, key=lambda name: [places[tuple(parts[name][:length])] for length in (1, 2)])
+
+
 def _row(key: str, run: Results) -> dict[str, Any]:
     """Return a run as one row: `measure.*`, `config.*`, `data.*`, `version.*`, and what is known of its cost."""
     row = {
@@ -52,7 +62,7 @@ def _row(key: str, run: Results) -> dict[str, Any]:
         "name": run.label,
         "seed": run.seed,
         **{f"measure.{name}": measure.of(run) for name, measure in MEASURES.items()},
-        **dict(flat(_config(run), "config.")),
+        **dict(flat(_uniform(_config(run)), "config.")),
         **{f"data.{name}": value for name, value in run.started.data.items() if name != "classes"},
         **{f"version.{name}": value for name, value in run.started.versions.items()},
         "tasks": len(run.started.tasks),
@@ -83,6 +93,12 @@ def _config(run: Results) -> Mapping[str, Any]:
         return _complete(with_policy(recorded_config(tables)))
     known = {name: value for name, value in tables.items() if _is_known(name, value)}
     return _complete(recorded_config(known)) | {name: tables[name] for name in tables.keys() - known.keys()}
+
+
+def _uniform(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config with a single augmentation written as one of several: in the same columns."""
+    augment = config.get("augment")
+    return {**config, "augment": [augment] if isinstance(augment, Mapping) else augment}
 
 
 def _is_known(name: str, value: Any) -> bool:
