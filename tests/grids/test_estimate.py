@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import evenkeel as ek
 from evenkeel.data.dataset import Progress
@@ -61,6 +62,21 @@ def test_batches_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ticks = iter(range(10**6))
     monkeypatch.setattr(estimate, "perf_counter", lambda: float(next(ticks)))
     assert Estimator(Ledger(tmp_path), HERE).seconds(digits()) > 1 + 2 * 5
+
+
+def test_threads_that_wait_for_each_other_are_not_taken_at_their_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "_time", TIME)
+    before = torch.get_num_threads()
+
+    def fastest(_: object) -> float:
+        return 0.01 if torch.get_num_threads() == 1 else 5.0  # as on a machine whose cores are busy
+
+    monkeypatch.setattr(estimate, "_fastest", fastest)
+    one, two = (Estimator(Ledger(tmp_path), HERE).seconds(digits(f"threads={threads}")) for threads in (1, 2))
+    assert one == two > 0
+    assert torch.get_num_threads() == before
 
 
 def test_other_seeds_take_as_long_as_the_median_of_the_finished_ones(tmp_path: Path) -> None:
