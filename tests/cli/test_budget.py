@@ -17,7 +17,7 @@ def test_a_grid_does_what_fits_into_its_budget(tmp_path: Path, capsys: pytest.Ca
     code, listed, err = call(capsys, *grid, "--list", "--budget", "0.001s")
     assert code == 0, err
     assert listed.count("beyond the budget") == 4
-    assert "4 runs, 0 finished. None of the others fits into 0.001s." in listed
+    assert "4 runs, 0 finished. None of them fits into 0.001s." in listed
     code, _, err = call(capsys, *grid, "--budget", "0.001s")
     assert code == 0, err
     assert "4 of 4 runs did not fit into 0.001s. The shortest would take about 0:00:0" in err
@@ -48,6 +48,22 @@ def test_a_single_run_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.Capture
         code, out, err = call(capsys, *command)
         assert code == 0, err
         assert expected in out
+
+
+def test_runs_without_data_are_listed_last_and_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EVENKEEL_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    small = '[[blocks]]\nbase = "digits"\nset = { "limits.train" = 5 }\n'
+    (tmp_path / "mine.toml").write_text(f'[[blocks]]\nbase = "paper/cifar10-er"\n{small}')
+    grid = ("grid", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "ledger"), "--workers", "0")
+    code, listed, err = call(capsys, *grid, "--list", "--budget", "1h")
+    assert code == 0, err
+    fits, lacks = (line for line in listed.splitlines() if "to do" in line)
+    assert "data missing" not in fits
+    assert "to do, data missing" in lacks
+    assert "2 runs, 0 finished, 1 without data. The only one that fits into 1h will" in " ".join(listed.split())
 
 
 def test_a_budget_that_is_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +98,7 @@ def test_what_does_not_apply_is_refused_not_ignored(tmp_path: Path, capsys: pyte
     for options, expected in [
         (("claims", *slim, "--methods", "er", "--seeds", "1"), "--methods and --seeds cannot be given"),
         (("claims", *slim, "--format", "csv"), "--format cannot be given"),
+        (("claims", *slim, "--list"), "--list cannot be given"),
         (("figure3", *slim, "--show", "--format", "csv"), "--format cannot be given"),
         (("table1", *slim, "--show", "--budget", "foo"), "--show runs nothing: --budget cannot be given"),
         (("claims", "--out", str(SLIM)), "net full; with --net slim there is"),

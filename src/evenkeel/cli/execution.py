@@ -51,19 +51,27 @@ def list_runs(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | 
     start = time.process_time()  # of this process: those of the runs import the same packages, once
     seconds = _seconds(grid, must=False)
     ledger, left, rows = grid.ledger, list[float](), list[Row]()
+    missing = [key for key, known in seconds.items() if known is None and grid.launcher.here]
     plan = _budget(grid, limit, seconds, bases)
-    order = list(grid.runs if plan is None else plan.in_order(grid.runs))
-    fitting = set(order if plan is None else plan.planned([key for key in order if key in seconds]))
+    order = list(grid.runs)
+    if plan is not None:
+        order = [*plan.in_order({key: grid.runs[key] for key in order if key not in missing}), *missing]
+    todo = [key for key in order if key in seconds and key not in missing]
+    fitting = set(todo if plan is None else plan.planned(todo))
     names = dict(zip(grid.runs, _names(grid), strict=True))
     for key in order:
         known, state = seconds.get(key), ledger.state(key)
         if known is not None and key in fitting:
             left.append(known[1] * (1 - ledger.step(key) / max(1, known[0])))
-        state = state if key in fitting or key not in seconds else f"{state}, beyond the budget"
+        if key in missing:
+            state += ", data missing"
+        elif key in seconds and key not in fitting:
+            state += ", beyond the budget"
         rows.append(Row.of(names[key], grid.runs[key].seed, state, "-" if known is None else _span(known[1])))
     print_table(ResultTable("", ["run", "seed", "state", "estimate"], rows))
     done = sum(ledger.finished(key) for key in grid.runs)
-    summary = f"{counted(len(grid.runs), 'run')}, {done} finished."
+    summary = f"{counted(len(grid.runs), 'run')}, {done} finished"
+    summary += f", {len(missing)} without data." if missing else "."
     if left:
         at_once = min(grid.execution.at_once, cores(), len(left)) if grid.launcher.here else 1
         how = "one after another" if at_once == 1 else f"{at_once} in parallel"
@@ -73,7 +81,7 @@ def list_runs(grid: Grid, budget: str | None = None, bases: Mapping[str, str] | 
         took = f"will take about {_span(start + max(*left, sum(left) / at_once))}"
         summary += f" {more} {took}, {how}." if len(left) > 1 else f" The only one {one} {took}."
     elif plan is not None and any(seconds.values()):
-        summary += f" None of the others fits into {budget}."
+        summary += f" None of {'the others' if done or missing else 'them'} fits into {budget}."
     out.print(summary)
 
 

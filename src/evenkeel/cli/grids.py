@@ -20,7 +20,9 @@ RELEASED = "as-released"
 
 TimeBudget = Annotated[
     str | None,
-    typer.Option(help="Time for the runs, such as 3h: what tells most comes first, what cannot end is not begun."),
+    typer.Option(
+        help="Time for the runs, such as 3h: the most telling come first, and none begins that cannot end in time."
+    ),
 ]
 
 
@@ -76,14 +78,15 @@ def reproduce_command(
     elif budget is None and not (only_list or only_show):
         raise SettingsError(
             f"Say what to reproduce: {', '.join([*published(), CLAIMS])}. Or give only a --budget, such as 3h: then "
-            "what tells most of the whole paper is run."
+            "the most telling runs of the whole paper are done."
         )
     if only_show:
         _refuse("--show runs nothing", {"--budget": budget})
     if what == CLAIMS:
         parts = {"--data-set": data_sets, "--memory": memory, "--methods": methods, "--seeds": seeds, "--set": settings}
         _refuse("The claims are about the whole paper", {**parts, "--cba": cba != RELEASED})
-        _refuse("The claims are Markdown, of finished runs", {"--format": format != "text", "--budget": budget})
+        _refuse("The claims are Markdown", {"--format": format != "text"})
+        _refuse("The claims are about finished runs", {"--budget": budget, "--list": only_list})
         _show_claims(folder, net, path)
         return
     selection: dict[str, Any] = {
