@@ -93,6 +93,14 @@ def test_the_variants_of_a_method_have_marks_of_their_own() -> None:
     assert len({(look.colour, look.marker, look.fill) for look in looks}) == 5
 
 
+def test_a_method_without_and_with_an_adaptor_has_one_colour_unless_it_is_alone() -> None:
+    pair = [make_run(), make_run("ER + CBA", adaptor=True, method={"name": "ER"})]
+    for runs, colours in ((pair, 2), ([*pair, make_run("DER++")], 1), (pair[:1], 1)):
+        looks = Scene(runs).looks
+        assert len({looks[name].colour for name in looks if name.startswith("ER")}) == colours
+    assert Scene(pair).looks["ER + CBA"].colour == Scene(pair[:1]).looks["ER"].colour  # the first
+
+
 def test_each_size_of_memory_has_figures_and_a_table_of_its_own(tmp_path: Path) -> None:
     small = timed(tmp_path / "small", memory={"capacity": 20, "policy": "reservoir"})
     section = front(Scene([*timed(), *small]))

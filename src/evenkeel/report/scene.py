@@ -23,7 +23,10 @@ FILLS: tuple[Fill, ...] = ("none", "full", "left", "bottom", "top")
 
 @dataclass(frozen=True)
 class Look:
-    """The style of a group. Groups that differ only in the adaptor share colour and marker; dashed is without it."""
+    """The style of a group. Groups that differ only in the adaptor share the marker; dashed is without it.
+
+    They also share the colour, unless there are no other groups.
+    """
 
     colour: str
     marker: str
@@ -32,10 +35,11 @@ class Look:
     fill: Fill
 
     @classmethod
-    def of(cls, base: int, kind: int) -> "Look":
+    def of(cls, base: int, kind: int, *, alone: bool = False) -> "Look":
         """Return the style of a base; kind: 0 without an adaptor, then one after the other with each."""
         kind = kind and 1 + (kind - 1) % (len(LINES) - 1)
-        return cls(PALETTE[base % len(PALETTE)], MARKERS[base % len(MARKERS)], LINES[kind], HATCHES[kind], FILLS[kind])
+        place = (1, 0, 2, 3, 4)[kind] if alone else base  # the first colour is for the adaptor
+        return cls(PALETTE[place % len(PALETTE)], MARKERS[base % len(MARKERS)], LINES[kind], HATCHES[kind], FILLS[kind])
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,12 @@ class Scene:
         """Return the style of each group by its label in `drawn`."""
         bases = list(dict.fromkeys(group.base for group in self.drawn))
         adapted = dict.fromkeys(bases, 0)
+        alone = len(bases) == 1 and any(group.adaptor for group in self.drawn)
         looks = {}
         for group in self.drawn:
             adapted[group.base] += bool(group.adaptor)
-            looks[group.label] = Look.of(bases.index(group.base), adapted[group.base] if group.adaptor else 0)
+            kind = adapted[group.base] if group.adaptor else 0
+            looks[group.label] = Look.of(bases.index(group.base), kind, alone=alone)
         return looks
 
     @property
