@@ -98,7 +98,8 @@ def test_a_method_without_and_with_an_adaptor_has_one_colour_unless_it_is_alone(
     for runs, colours in ((pair, 2), ([*pair, make_run("DER++")], 1), (pair[:1], 1)):
         looks = Scene(runs).looks
         assert len({looks[name].colour for name in looks if name.startswith("ER")}) == colours
-    assert Scene(pair).looks["ER + CBA"].colour == Scene(pair[:1]).looks["ER"].colour  # the first
+    assert Scene(pair).looks["ER + CBA"] == Scene(pair[:1]).looks["ER"]  # nothing is dashed without a reason
+    assert Scene(pair).looks["ER"].line == "--"
 
 
 def test_each_size_of_memory_has_figures_and_a_table_of_its_own(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ FILLS: tuple[Fill, ...] = ("none", "full", "left", "bottom", "top")
 class Look:
     """The style of a group. Groups that differ only in the adaptor share the marker; dashed is without it.
 
-    They also share the colour, unless there are no other groups.
+    They also share the colour, unless there are no other groups. Where there is no adaptor, nothing is dashed.
     """
 
     colour: str
@@ -111,12 +111,12 @@ class Scene:
         """Return the style of each group by its label in `drawn`."""
         bases = list(dict.fromkeys(group.base for group in self.drawn))
         adapted = dict.fromkeys(bases, 0)
-        alone = len(bases) == 1 and any(group.adaptor for group in self.drawn)
+        compared = any(group.adaptor for group in self.drawn)
         looks = {}
         for group in self.drawn:
             adapted[group.base] += bool(group.adaptor)
-            kind = adapted[group.base] if group.adaptor else 0
-            looks[group.label] = Look.of(bases.index(group.base), kind, alone=alone)
+            kind = adapted[group.base] if group.adaptor else int(not compared)
+            looks[group.label] = Look.of(bases.index(group.base), kind, alone=compared and len(bases) == 1)
         return looks
 
     @property
