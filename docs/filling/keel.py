@@ -179,9 +179,13 @@ def _write_names(axes: Axes, known: Sequence[Point], named: Sequence[Point]) -> 
 def _rivals(ledger: str, data: str, memory: str) -> tuple[list[Group], Costs]:
     """Return the groups of one data set and memory that have finished runs, without bounds, and what they cost.
 
-    ER is the unit with any memory: the size of it hardly matters for the cost.
+    ER is the unit with any memory: the size of it hardly matters for the cost. Runs on other streams than the keel's,
+    and those with a curve where the keel has none, are left out.
     """
-    (scene,) = (scene for scene in scenes(runs_of(ledger)) if scene.first.started.data["name"] == data)
+    runs = [run for run in runs_of(ledger) if run.started.data["name"] == data]
+    keel = next(run for run in runs if run.label == KEEL)
+    alike = [run for run in runs if keel.anytime or not run.anytime]
+    scene = next(scene for scene in scenes(alike) if keel in scene.runs)
     groups = [group for group in scene.finished.values() if not group.is_bound]
     return [group for group in groups if memory_of(group) == memory], Costs.measured(groups)
 

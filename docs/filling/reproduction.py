@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from docs.filling.ledgers import OURS, PLAIN, ROOT, markdown
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import WIDTHS, paper_table, paper_tables
+from evenkeel.grids.paper import WIDTHS, PaperCell, paper_table, paper_tables
 from evenkeel.grids.paper_claims import Pair, pairs
 from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.report.elements import Charts, Part
@@ -18,20 +18,23 @@ from evenkeel.results.groups import seeds_text
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.table import ResultTable
 
+RATES = (0.01, 0.03, 0.1)
+PRESET_RATE = 0.03  # of the authors' commands
 SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by table, in front of a pair's name
 
 
 def gains() -> str:
     """Draw all paired gains: ours with intervals, or by seed, and the paper's."""
-    every = [pair for pair in pairs(Ledger(ROOT / "results" / "slim"), "slim") if pair.ours and pair.part in SETTINGS]
-    rows = sum(pair.measure == "acc" for pair in every)
+    found = pairs(Ledger(ROOT / "results" / "slim"), "slim")
+    every = [pair for pair in found if pair.ours and pair.comparison.part in SETTINGS]
+    rows = sum(pair.comparison.measure == "acc" for pair in every)
     return draw(lambda figure: _onto(figure, every), width=7.2, height=0.75 + 0.24 * rows)
 
 
 def _onto(figure: Figure, every: Sequence[Pair]) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, measure in zip(panels, ("acc", "fm"), strict=True):
-        mine = [pair for pair in every if pair.measure == measure]
+        mine = [pair for pair in every if pair.comparison.measure == measure]
         axes.grid(axis="x")
         axes.axvline(0, color=MUTED, linewidth=0.9)
         for place, pair in enumerate(mine):
@@ -49,7 +52,9 @@ def _onto(figure: Figure, every: Sequence[Pair]) -> None:
             )
             axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
         axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
-        axes.set_yticks([-place for place in range(len(mine))], [f"{SETTINGS[pair.part]}{pair.label}" for pair in mine])
+        axes.set_yticks(
+            [-place for place in range(len(mine))], [f"{SETTINGS[pair.comparison.part]}{pair.label}" for pair in mine]
+        )
         axes.set_ylim(0.6 - len(mine), 0.6)
 
 
@@ -93,6 +98,42 @@ def widths() -> str:
             ours = [f"{group.estimate(measure)} ({len(group.runs)})" for measure in measures for group in groups]
             rows.append([full.title, *ours, f"{full.values[0]:.1f}"])
     return markdown([*head, "ACC in the paper, width 64"], rows)
+
+
+def repeats() -> str:
+    """Return what runs of Table 1 and those of the figures with a curve end at, which differ in the machine alone."""
+    ledger, rows = Ledger(ROOT / "results" / "slim"), list[list[str]]()
+    measures = [MEASURES[name] for name in ("acc", "fm")]
+    once = {_place(cell): cell for cell in paper_table("table1", data=["cifar10"], net="slim", seeds=1).cells}
+    for cell in (cell for name in ("figure1", "figure4") for cell in paper_table(name, net="slim", seeds=1).cells):
+        if _place(cell) in once:
+            both = [finished_group(each, ledger) for each in (once[_place(cell)], cell)]
+            values = [str(group.estimate(measure)) for measure in measures for group in both]
+            rows.append([f"{cell.title} (memory {cell.memory})", *values])
+    head = [f"{measure.heading}, {machine} machine" for measure in measures for machine in ("one", "another")]
+    return markdown(["", *head], rows)
+
+
+def rates() -> str:
+    """Return ACC and FM by the learning rate, of which the presets' is one, with the same seed."""
+    settings = [[f"optimizer.lr={rate}"] for rate in RATES]
+    tables = [paper_table("table1", data=["cifar10"], memory=[500], net="slim", seeds=1, settings=s) for s in settings]
+    ledgers = [Ledger(ROOT / "results" / ("slim" if rate == PRESET_RATE else "rates")) for rate in RATES]
+    measures = [MEASURES[name] for name in ("acc", "fm")]
+    head, rows = [""], list[list[str]]()
+    for measure in measures:
+        head += [*(f"{measure.heading}, rate {rate}" for rate in RATES), f"{measure.heading} in the paper"]
+    for cells in zip(*(table.cells for table in tables), strict=True):
+        groups = [finished_group(cell, ledger) for cell, ledger in zip(cells, ledgers, strict=True)]
+        if all(group.runs for group in groups):
+            values = [[str(group.estimate(measure)) for group in groups] for measure in measures]
+            paper = [f"{value:.1f}" for value in cells[0].values]
+            rows.append([cells[0].title, *values[0], paper[0], *values[1], paper[1]])
+    return markdown(head, rows)
+
+
+def _place(cell: PaperCell) -> tuple[str, int, str]:
+    return cell.data, cell.memory, cell.row
 
 
 def _parts(name: str) -> list[Part]:

@@ -8,10 +8,12 @@ from statistics import fmean
 from matplotlib.figure import Figure
 
 from docs.filling.ledgers import OURS, PLAIN, ROOT, acc, finished, markdown, memory
+from evenkeel.grids.ledger import Ledger
+from evenkeel.grids.paper import paper_table
+from evenkeel.grids.paper_tables import finished_group
 from evenkeel.report.svg import MUTED, PALETTE
 from evenkeel.results.groups import ENOUGH, Estimate
 from evenkeel.results.measures import MEASURES
-from evenkeel.results.records import is_rar
 from evenkeel.results.run_files import Results
 
 VARIANTS = ("alone", "CBA", "Prior", "Prior, learned", "CBA with prior", "averaged weights", "Prior, averaged weights")
@@ -97,15 +99,12 @@ def _stream(run: Results) -> str:
 
 def _within_table(ledger: str) -> str:
     """Return learning accuracy, plain and within tasks, of ER and DER++ at memory 500, without and with CBA."""
-    names = "learning_accuracy", "learning_within"
+    measures = [MEASURES[name] for name in ("learning_accuracy", "learning_within")]
     rows = []
-    for method, title in (("er", "ER"), ("derpp", "DER++")):
-        runs = [run for run in finished(ledger, method=method, memory=500) if not is_rar(run.started.config)]
-        for variant in ("alone", "CBA"):
-            mine = [run for run in runs if _variant(run) == variant]
-            cells = [_cell(Estimate.of([MEASURES[name].of(run) for run in mine])) for name in names]
-            rows.append([title if variant == "alone" else f"{title} + CBA", *cells])
-    return markdown(["", *(MEASURES[name].title for name in names)], rows)
+    for cell in paper_table("table1", data=["cifar10"], memory=[500], methods=["er", "derpp"], net="slim").cells:
+        group = finished_group(cell, Ledger(ROOT / ledger))
+        rows.append([cell.title, *(_cell(group.estimate(measure)) for measure in measures)])
+    return markdown(["", *(measure.title for measure in measures)], rows)
 
 
 def draw_residual(figure: Figure) -> None:
