@@ -36,7 +36,10 @@ def anytime_curves(
     if not lines:
         return None
     lines = {label: line.within(0, 100) for label, line in lines.items()}
-    caption = f"{about}, on a fixed sample of the test data. {BANDS} Dotted lines: ends of tasks."
+    sizes = {run.started.config["evaluation"].get("sample") for run in scene.runs}
+    size = sizes.pop() if len(sizes) == 1 else None
+    sample = f"a fixed sample of {size:,} test samples" if isinstance(size, int) else "a fixed sample of the test data"
+    caption = f"{about}, on {sample}. {BANDS} Dotted lines: ends of tasks."
     caption += f" Dashed: without {scene.adaptors}; solid: with." if scene.adaptors else ""
     return replace(line_charts(scene, title, lines, "accuracy (%)", limits=(0, None)), caption=caption)
 
