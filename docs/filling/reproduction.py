@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from docs.filling.ledgers import OURS, PLAIN, ROOT, markdown
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import WIDTHS, PaperCell, paper_table, paper_tables
+from evenkeel.grids.paper import WIDTHS, PaperCell, paper_table, paper_tables, without
 from evenkeel.grids.paper_claims import Pair, pairs
 from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.report.elements import Charts, Part
@@ -14,7 +15,7 @@ from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import MUTED, draw
 from evenkeel.results.formats import render
-from evenkeel.results.groups import seeds_text
+from evenkeel.results.groups import gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.table import ResultTable
 
@@ -23,12 +24,15 @@ PRESET_RATE = 0.03  # of the authors' commands
 SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by table, in front of a pair's name
 
 
+BELOW = 0.28  # of a row: where the paper's gain is, so that it hides none of ours
+
+
 def gains() -> str:
     """Draw all paired gains: ours with intervals, or by seed, and the paper's."""
     found = pairs(Ledger(ROOT / "results" / "slim"), "slim")
     every = [pair for pair in found if pair.ours and pair.comparison.part in SETTINGS]
     rows = sum(pair.comparison.measure == "acc" for pair in every)
-    return draw(lambda figure: _onto(figure, every), width=7.2, height=0.75 + 0.24 * rows)
+    return draw(lambda figure: _onto(figure, every), width=7.2, height=1.0 + 0.27 * rows)
 
 
 def _onto(figure: Figure, every: Sequence[Pair]) -> None:
@@ -50,12 +54,22 @@ def _onto(figure: Figure, every: Sequence[Pair]) -> None:
                 markersize=4.5,
                 elinewidth=1.2,
             )
-            axes.plot(pair.paper, -place, "D", markerfacecolor="none", color=PLAIN, markersize=5)
+            axes.plot(pair.paper, -place - BELOW, "D", markerfacecolor="none", color=PLAIN, markersize=4.5)
         axes.set(xlabel=f"change in {MEASURES[measure].heading} by CBA, points")
         axes.set_yticks(
             [-place for place in range(len(mine))], [f"{SETTINGS[pair.comparison.part]}{pair.label}" for pair in mine]
         )
-        axes.set_ylim(0.6 - len(mine), 0.6)
+        axes.set_ylim(0.4 - len(mine), 0.6)
+    looks = (
+        ("o", OURS, OURS, "ours, 95% interval"),
+        ("o", OURS, "none", "ours, single seeds"),
+        ("D", PLAIN, "none", "the paper"),
+    )
+    handles = [
+        Line2D([], [], marker=marker, color=colour, markerfacecolor=fill, linestyle="", label=label)
+        for marker, colour, fill, label in looks
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
 
 
 def chart_of_paper(name: str, place: int) -> str:
@@ -101,15 +115,20 @@ def widths() -> str:
 
 
 def repeats() -> str:
-    """Return what runs of Table 1 and those of the figures with a curve end at, which differ in the machine alone."""
+    """Return what runs of Table 1 and those of the figures with a curve end at: the same settings on two machines."""
     ledger, rows = Ledger(ROOT / "results" / "slim"), list[list[str]]()
     measures = [MEASURES[name] for name in ("acc", "fm")]
-    once = {_place(cell): cell for cell in paper_table("table1", data=["cifar10"], net="slim", seeds=1).cells}
-    for cell in (cell for name in ("figure1", "figure4") for cell in paper_table(name, net="slim", seeds=1).cells):
-        if _place(cell) in once:
-            both = [finished_group(each, ledger) for each in (once[_place(cell)], cell)]
-            values = [str(group.estimate(measure)) for measure in measures for group in both]
+    tables = [paper_table(name, data=["cifar10"], net="slim", seeds=1) for name in ("figure1", "figure4")]
+    main = {_place(cell): cell for cell in paper_table("table1", data=["cifar10"], net="slim", seeds=1).cells}
+    for table in tables:
+        known = [cell for cell in table.cells if _place(cell) in main]
+        both = [[finished_group(each, ledger) for each in (main[_place(cell)], cell)] for cell in known]
+        for cell, groups in zip(known, both, strict=True):
+            values = [str(group.estimate(measure)) for measure in measures for group in groups]
             rows.append([f"{cell.title} (memory {cell.memory})", *values])
+        if without(known, known[-1]):
+            changes = [gain(measure, paired(*pair)) for measure in measures for pair in zip(*both, strict=True)]
+            rows.append(["**gain by CBA**", *(f"**{change.text('+.1f') if change else '-'}**" for change in changes)])
     head = [f"{measure.heading}, {machine} machine" for measure in measures for machine in ("one", "another")]
     return markdown(["", *head], rows)
 
