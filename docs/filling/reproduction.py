@@ -30,7 +30,7 @@ BELOW = 0.28  # of a row: where the paper's gain is, so that it hides none of ou
 def gains() -> str:
     """Draw all paired gains: ours with intervals, or by seed, and the paper's."""
     found = pairs(Ledger(ROOT / "results" / "slim"), "slim")
-    every = [pair for pair in found if pair.ours and pair.comparison.part in SETTINGS]
+    every = [pair for pair in found if pair.ours and pair.comparison.part in SETTINGS and not pair.comparison.row]
     rows = sum(pair.comparison.measure == "acc" for pair in every)
     return draw(lambda figure: _onto(figure, every), width=7.2, height=1.0 + 0.27 * rows)
 
