@@ -74,6 +74,7 @@ UNCLAIMED = (
         MAIN, "recency_bias", 0, "the newest task's share of the predictions (below the fair one it is a tilt, too)"
     ),
 )
+BELOW = "    - "  # with fewer spaces, Python-Markdown shows no list in a list
 OPEN = "open: no gain and the paper's gain are both within our interval"
 OUTSIDE = "the paper's gain is outside our interval"
 
@@ -176,7 +177,8 @@ def on_the_whole(every: Sequence[Pair]) -> str:
     about_cba = (pair for pair in every if pair.comparison.part == MAIN and not pair.comparison.row)
     ran = [pair for pair in about_cba if pair.ours is not None]
     lines = [_of_data(name, [pair for pair in ran if pair.data == name]) for name in dict.fromkeys(p.data for p in ran)]
-    return "\n".join(["**On the whole**, online, by means over few seeds:", "", *lines, ""]) if lines else ""
+    head = "**On the whole**, online, by means over few seeds:"
+    return "\n".join([head, "", *lines, "", "Claim by claim:", ""]) if lines else ""
 
 
 def _of_data(name: str, ran: Sequence[Pair]) -> str:
@@ -229,7 +231,7 @@ def _conclusion(claim: Comparison, ran: Sequence[Pair], published: int) -> Itera
     were = "was" if len(ran) == 1 else "were"
     pairs = f"{len(ran)} of the paper's {published} pairs" if published > 1 else "The paper's one pair"
     yield f"- **{claim.text}: {verdict}.** {pairs} {were} run:"
-    yield from (f"  - {pair}: {pair.verdict}" for pair in ran)
+    yield from (f"{BELOW}{pair}: {pair.verdict}" for pair in ran)
 
 
 def _enough(intervals: Sequence[object]) -> str:
@@ -248,7 +250,7 @@ def beyond_claims(every: Sequence[Pair], ledger: Ledger, net: str) -> str:
         line
         for head, items in blocks.items()
         if items
-        for line in (f"- **{head}.**", *(f"  - {each}" for each in items))
+        for line in (f"- **{head}.**", *(f"{BELOW}{each}" for each in items))
     )
 
 
