@@ -6,6 +6,7 @@ import pytest
 
 import evenkeel as ek
 from evenkeel.errors import SettingsError
+from evenkeel.grids import schedule
 from evenkeel.grids.budget import Budget, seconds_of
 from evenkeel.grids.execution import Execution
 from evenkeel.grids.ledger import Ledger
@@ -214,6 +215,26 @@ def test_a_run_that_did_not_fit_is_tried_again_when_another_has_ended(tmp_path: 
     grid = Grid(Ledger(tmp_path), runs.values(), Execution(workers=0, save_every=0), plan).finish()
     assert names(grid.finished, runs) == ["er_ace 0", "er_ace 2", "er_ace 1"]
     assert not grid.left
+
+
+def test_runs_that_do_not_fit_are_asked_about_again_only_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(Budget):
+        """A budget with time for one run."""
+
+        asked = 0
+
+        def begins(self, key: str) -> bool:
+            self.asked += 1
+            return not self.has_begun and super().begins(key)
+
+    monkeypatch.setattr(schedule, "RETRY", 1e9)
+    runs = [config("er_ace", seed) for seed in range(3)]
+    plan = Full(1e6, cost, lambda _: 0.0, clock=Clock(), at_once=2)
+    grid = Grid(Ledger(tmp_path), runs, Execution(workers=2, save_every=0), plan).finish()
+    assert (len(grid.finished), len(grid.left)) == (1, 2)
+    assert plan.asked == 3 + 2  # at the beginning, and after the one has ended
 
 
 def test_no_more_runs_are_active_than_the_budget_counts_with(tmp_path: Path) -> None:

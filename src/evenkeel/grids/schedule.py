@@ -21,6 +21,7 @@ from evenkeel.results.run_files import Results
 
 PATIENCE = 5  # deaths without an error or a further step after which a run counts as failed
 PAUSE = 0.1  # seconds between polls
+RETRY = 1.0  # seconds until runs that could not begin are looked at again, which takes a while if they are many
 
 
 @dataclass
@@ -85,13 +86,17 @@ class Grid:
         self.waiting = deque(key for key in ordered if key not in done)
         # A budget's estimates hold for runs that have a core each, of which workers may be more.
         slots = launcher.slots if self.budget is None else min(launcher.slots, self.budget.at_once)
+        again = 0.0  # when to look for runs to begin
         lives = {key: _Lives(len(self.ledger.failures(key))) for key in self.waiting}
         try:
             while self.waiting or self.working:
-                for key in self._next(slots - len(self.working)):
-                    self.working[key] = launcher.start(self._job(key, launcher.threads))
+                if time.monotonic() >= again:
+                    for key in self._next(slots - len(self.working)):
+                        self.working[key] = launcher.start(self._job(key, launcher.threads))
+                    again = time.monotonic() + RETRY
                 yield self
                 ended = [key for key, each in self.working.items() if not each.at_work()]
+                again = 0.0 if ended else again
                 for key in ended:
                     del self.working[key]
                     self._settle(key, lives[key])
