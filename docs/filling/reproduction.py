@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from docs.filling.ledgers import OURS, PLAIN, ROOT, markdown
 from evenkeel.grids.ledger import Ledger
-from evenkeel.grids.paper import WIDTHS, PaperCell, paper_table, paper_tables, without
+from evenkeel.grids.paper import WIDTHS, paper_table, paper_tables, without
 from evenkeel.grids.paper_claims import Pair, pairs
 from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.report.elements import Charts, Part
@@ -119,10 +119,10 @@ def repeats() -> str:
     ledger, rows = Ledger(ROOT / "results" / "slim"), list[list[str]]()
     measures = [MEASURES[name] for name in ("acc", "fm")]
     tables = [paper_table(name, data=["cifar10"], net="slim", seeds=1) for name in ("figure1", "figure4")]
-    main = {_place(cell): cell for cell in paper_table("table1", data=["cifar10"], net="slim", seeds=1).cells}
+    main = {cell.place: cell for cell in paper_table("table1", data=["cifar10"], net="slim", seeds=1).cells}
     for table in tables:
-        known = [cell for cell in table.cells if _place(cell) in main]
-        both = [[finished_group(each, ledger) for each in (main[_place(cell)], cell)] for cell in known]
+        known = [cell for cell in table.cells if cell.place in main]
+        both = [[finished_group(each, ledger) for each in (main[cell.place], cell)] for cell in known]
         for cell, groups in zip(known, both, strict=True):
             values = [str(group.estimate(measure)) for measure in measures for group in groups]
             rows.append([f"{cell.title} (memory {cell.memory})", *values])
@@ -149,10 +149,6 @@ def rates() -> str:
             paper = [f"{value:.1f}" for value in cells[0].values]
             rows.append([cells[0].title, *values[0], paper[0], *values[1], paper[1]])
     return markdown(head, rows)
-
-
-def _place(cell: PaperCell) -> tuple[str, int, str]:
-    return cell.data, cell.memory, cell.row
 
 
 def _parts(name: str) -> list[Part]:

@@ -32,6 +32,10 @@ class PaperCell:
     def title(self) -> str:
         return self.configs[0].name
 
+    @property
+    def place(self) -> tuple[str, int, str]:
+        return self.data, self.memory, self.row
+
 
 @dataclass(frozen=True)
 class Slip:

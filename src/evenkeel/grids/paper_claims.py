@@ -37,7 +37,7 @@ class Comparison:
         if not self.row:
             return without(cells, cell)
         place = (cell.data, cell.memory, self.base)
-        return next((each for each in cells if cell.row == self.row and _place(each) == place), None)
+        return next((each for each in cells if cell.row == self.row and each.place == place), None)
 
 
 CLAIMS = (
@@ -140,11 +140,11 @@ def pairs(ledger: Ledger, net: str) -> list[Pair]:
     found = []
     for part in dict.fromkeys(each.part for each in (*CLAIMS, *UNCLAIMED)):
         table = paper_table(part, net=net)
-        groups = {_place(cell): finished_group(cell, ledger) for cell in table.cells}
+        groups = {cell.place: finished_group(cell, ledger) for cell in table.cells}
         for comparison in (each for each in (*CLAIMS, *UNCLAIMED) if each.part == part):
             for cell in table.cells:
                 if base := comparison.base_of(table.cells, cell):
-                    common = paired(groups[_place(base)], groups[_place(cell)])
+                    common = paired(groups[base.place], groups[cell.place])
                     before, after = (_printed(table, each, comparison.measure) for each in (base, cell))
                     paper = None if before is None or after is None else after - before
                     label = _label(cell if comparison.row else base)
@@ -162,10 +162,6 @@ def _printed(table: PaperTable, cell: PaperCell, measure: str) -> float | None:
 
 def _at_end(run: Results) -> list[float]:
     return run.finished_tasks[-1].accuracy
-
-
-def _place(cell: PaperCell) -> tuple[str, int, str]:
-    return cell.data, cell.memory, cell.row
 
 
 def _label(cell: PaperCell) -> str:
