@@ -135,8 +135,18 @@ def repeats() -> str:
 
 def rates() -> str:
     """Return ACC and FM by the learning rate, of which the presets' is one, with the same seed."""
-    settings = [[f"optimizer.lr={rate}"] for rate in RATES]
-    tables = [paper_table("table1", data=["cifar10"], memory=[500], net="slim", seeds=1, settings=s) for s in settings]
+    tables = [
+        paper_table(
+            "table1",
+            data=["cifar10"],
+            memory=[500],
+            methods=["er", "derpp"],
+            net="slim",
+            seeds=1,
+            settings=[f"optimizer.lr={rate}"],
+        )
+        for rate in RATES
+    ]
     ledgers = [Ledger(ROOT / "results" / ("slim" if rate == PRESET_RATE else "rates")) for rate in RATES]
     measures = [MEASURES[name] for name in ("acc", "fm")]
     head, rows = [""], list[list[str]]()
@@ -144,10 +154,9 @@ def rates() -> str:
         head += [*(f"{measure.heading}, rate {rate}" for rate in RATES), f"{measure.heading} in the paper"]
     for cells in zip(*(table.cells for table in tables), strict=True):
         groups = [finished_group(cell, ledger) for cell, ledger in zip(cells, ledgers, strict=True)]
-        if all(group.runs for group in groups):
-            values = [[str(group.estimate(measure)) for group in groups] for measure in measures]
-            paper = [f"{value:.1f}" for value in cells[0].values]
-            rows.append([cells[0].title, *values[0], paper[0], *values[1], paper[1]])
+        values = [[str(group.estimate(measure) or "-") for group in groups] for measure in measures]
+        paper = [f"{value:.1f}" for value in cells[0].values]
+        rows.append([cells[0].title, *values[0], paper[0], *values[1], paper[1]])
     return markdown(head, rows)
 
 
