@@ -15,7 +15,7 @@ from evenkeel.report.paper_figures import FIGURES as PAPER_FIGURES
 from evenkeel.report.scene import Scene
 from evenkeel.report.svg import MUTED, draw
 from evenkeel.results.formats import render
-from evenkeel.results.groups import gain, paired, seeds_text
+from evenkeel.results.groups import Estimate, gain, paired, seeds_text
 from evenkeel.results.measures import MEASURES
 from evenkeel.results.table import ResultTable
 
@@ -134,7 +134,7 @@ def repeats() -> str:
 
 
 def rates() -> str:
-    """Return ACC and FM by the learning rate, of which the presets' is one, with the same seed."""
+    """Return ACC and FM by the learning rate, of which one is the presets', and the paper's."""
     tables = [
         paper_table(
             "table1",
@@ -142,22 +142,31 @@ def rates() -> str:
             memory=[500],
             methods=["er", "derpp"],
             net="slim",
-            seeds=1,
             settings=[f"optimizer.lr={rate}"],
         )
         for rate in RATES
     ]
     ledgers = [Ledger(ROOT / "results" / ("slim" if rate == PRESET_RATE else "rates")) for rate in RATES]
-    measures = [MEASURES[name] for name in ("acc", "fm")]
-    head, rows = [""], list[list[str]]()
-    for measure in measures:
-        head += [*(f"{measure.heading}, rate {rate}" for rate in RATES), f"{measure.heading} in the paper"]
-    for cells in zip(*(table.cells for table in tables), strict=True):
-        groups = [finished_group(cell, ledger) for cell, ledger in zip(cells, ledgers, strict=True)]
-        values = [[str(group.estimate(measure) or "-") for group in groups] for measure in measures]
-        paper = [f"{value:.1f}" for value in cells[0].values]
-        rows.append([cells[0].title, *values[0], paper[0], *values[1], paper[1]])
-    return markdown(head, rows)
+    by_rate = [
+        {cell.row: finished_group(cell, ledger) for cell in table.cells}
+        for table, ledger in zip(tables, ledgers, strict=True)
+    ]
+    cells, rows = tables[0].cells, list[list[str]]()
+    for place, name in enumerate(tables[0].values):
+        measure = MEASURES[name]
+        for cell in cells:
+            ours = [_with_seeds(groups[cell.row].estimate(measure)) for groups in by_rate]
+            rows.append([cell.title, measure.heading, *ours, f"{cell.values[place]:.1f}"])
+            if base := without(cells, cell):
+                gains = [gain(measure, paired(groups[base.row], groups[cell.row])) for groups in by_rate]
+                theirs = f"{cell.values[place] - base.values[place]:+.1f}"
+                row = ["gain by CBA, paired", measure.heading, *(_with_seeds(each, "+.1f") for each in gains), theirs]
+                rows.append([f"**{each}**" for each in row])
+    return markdown(["", "", *(f"rate {rate}" for rate in RATES), "the paper"], rows)
+
+
+def _with_seeds(estimate: Estimate | None, format: str = ".1f") -> str:
+    return f"{estimate.text(format)}, {seeds_text([estimate.n])}" if estimate else "-"
 
 
 def _parts(name: str) -> list[Part]:
