@@ -22,8 +22,6 @@ from evenkeel.results.table import ResultTable
 RATES = (0.01, 0.03, 0.1)
 PRESET_RATE = 0.03  # of the authors' commands
 SETTINGS = {"table1": "", "table3": "blurry: ", "table4": "offline: "}  # by table, in front of a pair's name
-
-
 BELOW = 0.28  # of a row: where the paper's gain is, so that it hides none of ours
 
 

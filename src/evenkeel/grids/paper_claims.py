@@ -9,15 +9,14 @@ from evenkeel.grids.ledger import Ledger
 from evenkeel.grids.paper import PaperCell, PaperTable, paper_table, without
 from evenkeel.grids.paper_tables import finished_group, short_title
 from evenkeel.results.groups import ENOUGH, Estimate, gain, paired, seeds_text
-from evenkeel.results.measures import MEASURES, Measure
-from evenkeel.results.run_files import Results
+from evenkeel.results.measures import MEASURES, Measure, final_accuracy
 
 MAIN = "table1"
 HEIGHT = "learning_accuracy"  # from which forgetting is counted
 EARLIER, NEWEST = "earlier", "newest"  # what Table 2 has: the mean over the earlier tasks, and the last
 MEASURED = MEASURES | {
-    EARLIER: Measure("ACC on the earlier tasks", True, "", lambda run: fmean(_at_end(run)[:-1])),
-    NEWEST: Measure("accuracy on the newest task", True, "", lambda run: _at_end(run)[-1]),
+    EARLIER: Measure("ACC on the earlier tasks", True, "", lambda run: fmean(run.matrix()[-1, :-1])),
+    NEWEST: Measure("accuracy on the newest task", True, "", lambda run: final_accuracy(run, -1)),
 }
 
 
@@ -158,10 +157,6 @@ def _printed(table: PaperTable, cell: PaperCell, measure: str) -> float | None:
         *earlier, newest, _ = cell.values  # the last is ACC
         return fmean(earlier) if measure == EARLIER else newest
     return cell.values[table.values.index(measure)] if measure in table.values else None
-
-
-def _at_end(run: Results) -> list[float]:
-    return run.finished_tasks[-1].accuracy
 
 
 def _label(cell: PaperCell) -> str:
