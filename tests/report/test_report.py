@@ -275,6 +275,16 @@ def test_the_adaptor_is_named() -> None:
     assert "Dashed" not in _curves_caption(Scene(runs[:2]))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [((1000, 1000), "a fixed sample of 1,000 test samples."), ((1000, 50), "a fixed sample of the test data.")],
+)
+def test_a_curve_says_how_many_samples_it_is_from(sizes: tuple[int, int], said: str) -> None:
+    evaluation = make_run().started.config["evaluation"]
+    runs = [make_run(seed=seed, evaluation={**evaluation, "sample": size}) for seed, size in enumerate(sizes)]
+    assert f"on {said}" in _curves_caption(Scene(runs))
+
+
 def _curves_caption(scene: Scene) -> str:
     charts = anytime_curves(scene)
     assert charts is not None
